@@ -450,15 +450,22 @@ static bool take_sync(PGconn *pg, int64_t until_us)
     return is_synced;
 }
 
-/* These statements return the database's time. */
+/* Returns the column in which a statement returns the database's time, or -1. */
+static int time_column(pal_postgres_sql sql)
+{
+    if (sql == PAL_POSTGRES_HEAD_TOUCH || sql == PAL_POSTGRES_HEAD_APPEND)
+        return 4;
+    return sql == PAL_POSTGRES_CLOCK_READ || sql == PAL_POSTGRES_NODE_BATCH ? 0 : -1;
+}
+
 static void note_time(const pal_postgres_flight *flight, size_t index)
 {
     pal_postgres_sql sql = flight->sent[index];
     const PGresult *result = flight->results[index];
+    int column = time_column(sql);
 
-    if ((sql == PAL_POSTGRES_CLOCK_READ || sql == PAL_POSTGRES_NODE_BATCH) &&
-            PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1)
-        pal_postgres_clock_note(flight->conn->store, pal_postgres_int(result, 0, 0),
+    if (column >= 0 && PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0)
+        pal_postgres_clock_note(flight->conn->store, pal_postgres_int(result, 0, column),
                 flight->begun_us, pal_clock_monotonic_us(), sql == PAL_POSTGRES_CLOCK_READ);
 }
 

@@ -234,41 +234,45 @@ void pal_postgres_single_free(pal_postgres_single *single)
 
 /* ---- The statements ---- */
 
-static void put_heads(const pal_postgres_single *single, pal_postgres_params *params)
+/* The columns of HEAD_APPEND, with which those of HEAD_TOUCH begin. Returns the next one. */
+static pal_postgres_param *add_sums(pal_postgres_param *next, const target *each)
 {
-    pal_postgres_put_arrays(params, "iuiiiiiiiitiiib");
-    for (size_t i = 0; i < single->targets_len; i++) {
-        const target *each = &single->targets[i];
-        pal_postgres_param *next = params->items;
-        const pal_op *take = each->take;
-        pal_str none = {0};
-
-        pal_postgres_add_int(next++, each->tenant);
-        pal_postgres_add_id(next++, each->session);
-        pal_postgres_add_int(next++, (int64_t)each->messages);
-        pal_postgres_add_int(next++, (int64_t)each->tokens);
-        pal_postgres_add_int(next++, (int64_t)each->bytes);
-        pal_postgres_add_int(next++, each->updated_at);
-        pal_postgres_add_int(next++, pal_postgres_minute(each->updated_at));
-        pal_postgres_add_int(next++, each->expected);
-        pal_postgres_add_int(next++, (int64_t)each->fence);
-        pal_postgres_add_int(next++, each->release ? (int64_t)each->release->u.lease.fence : 0);
-        pal_postgres_add_text(next++, take ? take->u.lease.owner : none);
-        pal_postgres_add_int(next++, take ? take->u.lease.ttl_ms : 0);
-        pal_postgres_add_int(next++, take ? (int64_t)take->u.lease.stale_fence : 0);
-        pal_postgres_add_int(next++, take ? take->u.lease.stale_expires_at : 0);
-        pal_postgres_add_bool(next++, take && take->u.lease.is_watched);
-    }
+    pal_postgres_add_int(next++, each->tenant);
+    pal_postgres_add_id(next++, each->session);
+    pal_postgres_add_int(next++, (int64_t)each->messages);
+    pal_postgres_add_int(next++, (int64_t)each->tokens);
+    pal_postgres_add_int(next++, (int64_t)each->bytes);
+    pal_postgres_add_int(next++, each->updated_at);
+    pal_postgres_add_int(next++, pal_postgres_minute(each->updated_at));
+    pal_postgres_add_int(next++, each->expected);
+    pal_postgres_add_int(next++, (int64_t)each->fence);
+    return next;
 }
 
-/* The last parameters of HEAD_TOUCH. */
-static void put_items(const pal_postgres_single *single, pal_postgres_params *params)
+static void add_lease(pal_postgres_param *next, const target *each)
 {
-    pal_postgres_param *items = pal_postgres_put_array(params, PAL_POSTGRES_INT8);
+    const pal_op *take = each->take;
+    pal_str none = {0};
 
-    for (size_t i = 0; i < single->targets_len; i++)
-        pal_postgres_add_int(items, (int64_t)single->targets[i].items);
-    pal_postgres_put_int(params, PAL_INBOX_ITEMS_MAX);
+    pal_postgres_add_int(next++, each->release ? (int64_t)each->release->u.lease.fence : 0);
+    pal_postgres_add_text(next++, take ? take->u.lease.owner : none);
+    pal_postgres_add_int(next++, take ? take->u.lease.ttl_ms : 0);
+    pal_postgres_add_int(next++, take ? (int64_t)take->u.lease.stale_fence : 0);
+    pal_postgres_add_int(next++, take ? take->u.lease.stale_expires_at : 0);
+    pal_postgres_add_bool(next++, take && take->u.lease.is_watched);
+    pal_postgres_add_int(next++, (int64_t)each->items);
+}
+
+static void put_heads(
+        const pal_postgres_single *single, bool is_brief, pal_postgres_params *params)
+{
+    pal_postgres_put_arrays(params, is_brief ? "iuiiiiiii" : "iuiiiiiiiitiiibi");
+    for (size_t i = 0; i < single->targets_len; i++) {
+        pal_postgres_param *next = add_sums(params->items, &single->targets[i]);
+
+        if (!is_brief)
+            add_lease(next, &single->targets[i]);
+    }
 }
 
 /* `nth` counts the items that the batch adds to this session, from 1. */
@@ -372,23 +376,51 @@ static void add_rows(pal_postgres_flight *flight, pal_postgres_sql sql, pal_post
     pal_postgres_flight_add(flight, sql, params);
 }
 
-/* Returns the index of the result that has the heads. The row of the node is first: it is locked
- * first everywhere. */
+/* What the server must know to accept the batch: the time, the token and the row of the process. */
+static void put_batch(pal_postgres *store, int64_t now_ms, pal_postgres_params *params)
+{
+    pal_postgres_put_int(params, pal_store_now_ms(&store->base));
+    pal_postgres_put_int(params, pal_postgres_token(store));
+    pal_postgres_put_int(params, store->slot);
+    pal_postgres_put_id(params, store->node);
+    pal_postgres_put_int(params, store->batch);
+    pal_postgres_put_int(params, now_ms);
+}
+
+/* Whether the batch does nothing to its sessions but append messages. */
+static bool only_appends(const pal_postgres_single *single)
+{
+    for (size_t i = 0; i < single->targets_len; i++) {
+        const target *each = &single->targets[i];
+
+        if (each->take || each->release || each->items > 0 || each->messages == 0)
+            return false;
+    }
+    return true;
+}
+
+/* Adds the statement that changes the heads, and returns its index. It locks the row of the process
+ * first, as all others do. */
+static size_t add_heads(pal_postgres_flight *flight, const pal_postgres_single *single)
+{
+    bool is_brief = only_appends(single);
+    pal_postgres_params heads = {0};
+
+    put_heads(single, is_brief, &heads);
+    put_batch(flight->conn->store, single->members[0].work->now_ms, &heads);
+    if (!is_brief)
+        pal_postgres_put_int(&heads, PAL_INBOX_ITEMS_MAX);
+    return pal_postgres_flight_add(
+            flight, is_brief ? PAL_POSTGRES_HEAD_APPEND : PAL_POSTGRES_HEAD_TOUCH, &heads);
+}
+
+/* Returns the index of the result that has the heads. */
 static size_t add_statements(pal_postgres_flight *flight, pal_postgres_single *single)
 {
     pal_postgres *store = flight->conn->store;
-    pal_postgres_params heads = {0}, messages = {0}, inbox = {0}, items = {0}, ledger = {0};
-    size_t heads_at;
+    pal_postgres_params messages = {0}, inbox = {0}, items = {0}, ledger = {0};
+    size_t heads_at = add_heads(flight, single);
 
-    pal_postgres_add_batch(flight, single->members[0].work->now_ms);
-    put_heads(single, &heads);
-    pal_postgres_put_int(&heads, pal_store_now_ms(&store->base));
-    pal_postgres_put_int(&heads, pal_postgres_token(store));
-    pal_postgres_put_int(&heads, store->slot);
-    pal_postgres_put_id(&heads, store->node);
-    pal_postgres_put_int(&heads, store->batch);
-    put_items(single, &heads);
-    heads_at = pal_postgres_flight_add(flight, PAL_POSTGRES_HEAD_TOUCH, &heads);
     put_contents(single, &messages, &inbox, &items, &ledger);
     add_rows(flight, PAL_POSTGRES_MESSAGE_APPEND, &messages, store->slot);
     add_rows(flight, PAL_POSTGRES_INBOX_TAKE, &inbox, store->slot);

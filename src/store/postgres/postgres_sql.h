@@ -68,12 +68,12 @@
 #define PAL_POSTGRES_ADD(column)                                                                   \
     column " = " PAL_POSTGRES_CAPPED("ledger_hour." column "::numeric + excluded." column)
 
-/* Whether the lease is held, as pal_lease_blocks() decides. $16 is the time, 172800000 twice the
+/* Whether the lease is held, as pal_lease_blocks() decides. $17 is the time, 172800000 twice the
  * longest ttl. */
 #define PAL_POSTGRES_HELD                                                                          \
     "(h.owner IS NOT NULL AND NOT (o.stale_fence = h.fence AND o.stale_until = h.lease_until)"     \
-    " AND CASE WHEN o.watched THEN h.lease_until <> 0 ELSE h.lease_until > $16"                    \
-    " AND h.lease_until - $16 <= CASE WHEN h.lease_ttl > 0 THEN 2 * h.lease_ttl"                   \
+    " AND CASE WHEN o.watched THEN h.lease_until <> 0 ELSE h.lease_until > $17"                    \
+    " AND h.lease_until - $17 <= CASE WHEN h.lease_ttl > 0 THEN 2 * h.lease_ttl"                   \
     " ELSE 172800000 END END)"
 
 #define PAL_POSTGRES_HOUR_CONFLICT                                                                 \
@@ -198,45 +198,64 @@
             " u(t, s, last_seq, mark_number, tokens, bytes, updated_at, expires_at, fence,"        \
             " lease_until, lease_ttl, minute, state, owner, project, agent)"                       \
             " WHERE h.tenant = u.t AND h.session = u.s")                                           \
-    /* The single flight of a batch (postgres_single.c): head pk. A head whose condition fails is  \
-     * not updated. It does not get the token of the batch, which the later statements look for.   \
-     * The row of the node proves that no other process uses the slot, and so the token. */        \
+    /* The single flight of a batch (postgres_single.c): node pk, head pk. A head whose condition  \
+     * fails is not updated. It does not get the token of the batch, which the later statements    \
+     * look for. The row of the node proves that no other process uses the slot, and so the token. \
+     *                                                                                             \
+     * Each array that is passed through unnest() takes a few microseconds, and so does each term  \
+     * of the statement. So only arrays whose elements differ in length are made a table, and      \
+     * batches that only append have a statement with fewer terms. */                              \
+    X(HEAD_APPEND,                                                                                 \
+            "WITH n AS (UPDATE @node SET batch = $14, seen_at = $15 WHERE slot = $12 AND id = $13" \
+            " RETURNING " PAL_POSTGRES_TIME " AS time)"                                            \
+            " UPDATE @head h SET last_seq = h.last_seq + ($3::int8[])[u.i],"                       \
+            " tokens = h.tokens + ($4::int8[])[u.i], bytes = h.bytes + ($5::int8[])[u.i],"         \
+            " batch = $11, updated_at = ($6::int8[])[u.i], minute = ($7::int8[])[u.i]::int4"       \
+            " FROM n, unnest($1::int8[]) WITH ORDINALITY u(tenant, i)"                             \
+            " WHERE h.tenant = u.tenant AND h.session = ($2::uuid[])[u.i] AND h.state + 0 = 1"     \
+            " AND (h.expires_at IS NULL OR h.expires_at >= $10)"                                   \
+            " AND ($8::int8[])[u.i] IN (-1, h.last_seq) AND ($9::int8[])[u.i] IN (0, h.fence)"     \
+            " RETURNING u.i, h.last_seq, h.fence, h.mark_number, n.time")                          \
     X(HEAD_TOUCH,                                                                                  \
-            "UPDATE @head h SET last_seq = h.last_seq + o.n, tokens = h.tokens + o.tokens,"        \
-            " bytes = h.bytes + o.bytes, batch = $17,"                                             \
+            "WITH n AS (UPDATE @node SET batch = $21, seen_at = $22 WHERE slot = $19 AND id = $20" \
+            " RETURNING " PAL_POSTGRES_TIME " AS time)"                                            \
+            " UPDATE @head h SET last_seq = h.last_seq + o.n, tokens = h.tokens + o.tokens,"       \
+            " bytes = h.bytes + o.bytes, batch = $18,"                                             \
             " updated_at = CASE WHEN o.n > 0 THEN o.at ELSE h.updated_at END,"                     \
             " minute = CASE WHEN o.n > 0 THEN o.minute::int4 ELSE h.minute END,"                   \
             " fence = h.fence + CASE WHEN o.ttl > 0 AND o.fence = 0"                               \
             " AND NOT (" PAL_POSTGRES_HELD " AND h.owner = o.owner) THEN 1 ELSE 0 END,"            \
             " owner = CASE WHEN o.release > 0 THEN NULL WHEN o.ttl > 0 THEN o.owner"               \
             " ELSE h.owner END,"                                                                   \
-            " lease_until = CASE WHEN o.release > 0 THEN 0 WHEN o.ttl > 0 THEN $16 + o.ttl"        \
-            " + CASE WHEN $16 + o.ttl = h.lease_until THEN 1 ELSE 0 END"                           \
+            " lease_until = CASE WHEN o.release > 0 THEN 0 WHEN o.ttl > 0 THEN $17 + o.ttl"        \
+            " + CASE WHEN $17 + o.ttl = h.lease_until THEN 1 ELSE 0 END"                           \
             " ELSE h.lease_until END,"                                                             \
             " lease_ttl = CASE WHEN o.ttl > 0 THEN o.ttl ELSE h.lease_ttl END"                     \
-            " FROM unnest($1::int8[], $2::uuid[], $3::int8[], $4::int8[], $5::int8[], $6::int8[]," \
-            " $7::int8[], $8::int8[], $9::int8[], $10::int8[], $11::text[], $12::int8[],"          \
-            " $13::int8[], $14::int8[], $15::bool[], $21::int8[]) WITH ORDINALITY AS o(tenant,"    \
-            " session, n, tokens, bytes, at, minute, expected, fence, release, owner, ttl,"        \
-            " stale_fence, stale_until, watched, items, i)"                                        \
+            " FROM n, (SELECT u.tenant, ($2::uuid[])[u.i] AS session, ($3::int8[])[u.i] AS n,"     \
+            " ($4::int8[])[u.i] AS tokens, ($5::int8[])[u.i] AS bytes, ($6::int8[])[u.i] AS at,"   \
+            " ($7::int8[])[u.i] AS minute, ($8::int8[])[u.i] AS expected,"                         \
+            " ($9::int8[])[u.i] AS fence, ($10::int8[])[u.i] AS release,"                          \
+            " ($11::text[])[u.i] AS owner, ($12::int8[])[u.i] AS ttl,"                             \
+            " ($13::int8[])[u.i] AS stale_fence, ($14::int8[])[u.i] AS stale_until,"               \
+            " ($15::bool[])[u.i] AS watched, ($16::int8[])[u.i] AS items, u.i"                     \
+            " FROM unnest($1::int8[]) WITH ORDINALITY u(tenant, i)) o"                             \
             " WHERE h.tenant = o.tenant AND h.session = o.session AND h.state + 0 = 1"             \
-            " AND (h.expires_at IS NULL OR h.expires_at >= $16)"                                   \
+            " AND (h.expires_at IS NULL OR h.expires_at >= $17)"                                   \
             " AND (o.expected < 0 OR o.expected = h.last_seq)"                                     \
             " AND (o.fence = 0 OR o.fence = h.fence) AND (o.release = 0 OR o.release = h.fence)"   \
             " AND (o.ttl = 0 OR NOT (" PAL_POSTGRES_HELD ") OR h.owner = o.owner)"                 \
             " AND (o.items = 0 OR o.items + (SELECT count(*) FROM @inbox b"                        \
-            " WHERE b.tenant = o.tenant AND b.session = o.session) <= $22)"                        \
-            " AND EXISTS (SELECT 1 FROM @node WHERE slot = $18 AND id = $19 AND batch = $20)"      \
-            " RETURNING o.i, h.last_seq, h.fence, h.mark_number")                                  \
+            " WHERE b.tenant = o.tenant AND b.session = o.session) <= $23)"                        \
+            " RETURNING o.i, h.last_seq, h.fence, h.mark_number, n.time")                          \
     X(MESSAGE_APPEND,                                                                              \
             "INSERT INTO @message(tenant, session, seq, pos, id, created_at, tokens, flags, role," \
-            " is_text, client_id, body, turn) SELECT r.t, r.s, h.last_seq - r.back,"               \
-            " nextval('@message_pos'), r.id, r.at, r.tokens, r.flags, r.role, r.is_text,"          \
-            " r.client, r.body, r.turn FROM unnest($1::int8[], $2::uuid[], $3::int8[],"            \
-            " $4::uuid[], $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::bool[],"             \
-            " $10::text[], $11::bytea[], $12::uuid[])"                                             \
-            " r(t, s, back, id, at, tokens, flags, role, is_text, client, body, turn)"             \
-            " JOIN @head h ON h.tenant = r.t AND h.session = r.s AND h.batch + 0 = $13")           \
+            " is_text, client_id, body, turn) SELECT h.tenant, h.session,"                         \
+            " h.last_seq - ($3::int8[])[r.i], nextval('@message_pos'), ($4::uuid[])[r.i],"         \
+            " ($5::int8[])[r.i], ($6::int8[])[r.i], ($7::int8[])[r.i], ($8::int8[])[r.i],"         \
+            " ($9::bool[])[r.i], r.client, r.body, ($12::uuid[])[r.i]"                             \
+            " FROM unnest($10::text[], $11::bytea[]) WITH ORDINALITY r(client, body, i)"           \
+            " JOIN @head h ON h.tenant = ($1::int8[])[r.i] AND h.session = ($2::uuid[])[r.i]"      \
+            " AND h.batch + 0 = $13")                                                              \
     X(INBOX_TAKE,                                                                                  \
             "DELETE FROM @inbox b USING unnest($1::int8[], $2::uuid[], $3::uuid[]) d(t, s, item)," \
             " @head h WHERE h.tenant = d.t AND h.session = d.s AND h.batch + 0 = $4"               \
