@@ -173,7 +173,7 @@ test('a kill during an approved call leaves the approval open, and frees the ses
     s.hang(false);
     const again = await serveTools(t, '', { dir: s.dir, model: s.model });
     const dead = async () => (await again.get(`/v1/responses/${begun.id}`)).json;
-    for (let i = 0; i < 500 && (await dead()).status === 'in_progress'; i++) await sleep(10);
+    for (let i = 0; i < 500 && ['queued', 'in_progress'].includes((await dead()).status); i++) await sleep(10);
     assert.deepEqual([(await dead()).status, (await dead()).error.code], ['failed', 'server_error']);
     const items = (await again.get(`/v1/conversations/${conversation}/items?order=asc`)).json.data;
     assert.deepEqual(types(items), ['message', 'mcp_approval_request']);
