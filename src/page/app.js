@@ -37,7 +37,7 @@ function showKeys() {
 
 function noPlace() {
     return h('main', { class: 'chat', id: 'main' }, h('div', { class: 'hello' },
-        h('h1', null, 'There is no such place'),
+        h('h1', null, 'This page does not exist'),
         h('p', null, h('a', { href: '#/' }, 'New chat'))));
 }
 
@@ -133,10 +133,10 @@ function banner() {
                 'Log in again'));
     if (isLive.value !== false && isOld.value)
         return h('p', { class: 'banner', role: 'alert' }, 'The server has a newer version of this '
-            + 'page. What you write is kept. ', h('button', { type: 'button', class: 'linklike',
+            + 'page. Your text is kept. ', h('button', { type: 'button', class: 'linklike',
             onclick: () => location.reload() }, 'Reload'));
     return isLive.value === false && h('p', { class: 'banner', role: 'alert' },
-        'The server does not respond. What you write is kept.');
+        'The server does not respond. Your text is kept.');
 }
 
 async function run() {

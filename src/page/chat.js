@@ -65,7 +65,7 @@ export function newChat() {
     const hint = () => (me.value?.model?.is_stopgap
         ? 'No model was found, so your message is repeated. Set OPENAI_API_KEY, ANTHROPIC_API_KEY '
             + 'or MISTRAL_API_KEY, or start Ollama, then start the server again.'
-        : 'Nothing is stored until you say something.');
+        : 'Nothing is stored until you send a message.');
     const form = composer({ draft: '', isBusy: signal(false), send, stop: () => {} });
 
     requestAnimationFrame(() => form.querySelector('textarea').focus());
@@ -376,7 +376,7 @@ class Conversation {
             return;
         }
         if (message.editing)
-            await this.rewind(message.editing - 1, 'The message was said anew.');
+            await this.rewind(message.editing - 1, 'The edited message was sent.');
         await sendTurn(this.id, message);
         this.list.toEnd();
         this.readMore().then(() => this.list.toEnd());
@@ -402,7 +402,7 @@ class Conversation {
     async rewind(seq, text) {
         const mark = await post(`${this.base}/rewind`, { to_seq: seq });
 
-        say(text, () => this.undo(mark.number, 'The messages are back.'));
+        say(text, () => this.undo(mark.number, 'The messages are shown again.'));
         this.marked();
     }
 
@@ -460,7 +460,7 @@ class Conversation {
             again: () => this.askAgain(message),
             pin: () => this.pin(seq),
             fork: async () => go(sessionHash((await this.fork(seq)).id)),
-            back: () => this.rewind(seq, `The messages after ${seq} were taken back.`),
+            back: () => this.rewind(seq, `The messages after ${seq} are hidden.`),
             uncompact: () => this.uncompact(),
             why: () => explain(this, message),
         };

@@ -75,7 +75,7 @@ export function composer({ draft: place, isBusy, send, stop, gauge = null, onEmp
     const lane = signal('queue');
     const chosen = signal(storage.read(`model:${draft}`));
     const problem = signal('');
-    const editing = signal(kept?.editing ?? null); // the number of a message that is said anew
+    const editing = signal(kept?.editing ?? null); // the number of the message that is edited
     const attached = signal(files.get(draft) ?? []);
     let clientId = kept?.clientId ?? newId();
     let isSending = false;
@@ -170,7 +170,7 @@ export function composer({ draft: place, isBusy, send, stop, gauge = null, onEmp
         h('option', { value: name, selected: name === lane.value }, word)));
     const hint = () => {
         if (editing.value)
-            return 'Alt Enter says it in a fork instead.';
+            return 'Alt Enter sends it in a fork instead.';
         return isBusy.value ? LANES[lane.value][1] : 'Enter sends, Shift Enter starts a line.';
     };
     const form = h('form', { class: 'composer writes', 'aria-label': 'Message',
@@ -179,8 +179,8 @@ export function composer({ draft: place, isBusy, send, stop, gauge = null, onEmp
             submit(lane.peek());
         } },
     () => problem.value && h('p', { class: 'problem', role: 'alert' }, problem.value),
-    () => editing.value && h('p', { class: 'note' }, `You say message ${editing.value} anew. The `
-        + 'messages after it are taken back.', h('button', { type: 'button', class: 'linklike',
+    () => editing.value && h('p', { class: 'note' }, `You are editing message ${editing.value}. The `
+        + 'messages after it will be hidden.', h('button', { type: 'button', class: 'linklike',
         onclick: clear }, 'Cancel')),
     h('div', { class: 'chips' }, chips), text, picker,
     h('div', { class: 'tools' },

@@ -22,7 +22,7 @@ function frameOf(text) {
 function askToRun(run) {
     dialog('Run what the model wrote?', (close) => [
         h('p', null, 'It runs in a frame that cannot reach this page, your login or the network. '
-            + 'Two gaps of browsers remain: WebRTC and name lookups can send a few bytes out.'),
+            + 'Browsers leave two gaps: WebRTC and name lookups can send a few bytes out.'),
         h('div', { class: 'buttons' }, h('button', { type: 'button', class: 'primary',
             onclick: () => {
                 close();

@@ -6,8 +6,8 @@ import { attempt, button, visible } from './parts.js';
 const GLYPHS = { rewind: '↩', reset: '⌫', checkpoint: '◆', prune: '✂', hide: '◌', epoch: '§',
     pin: '●', unpin: '○', undo: '↺' };
 const WORDS = {
-    rewind: (mark) => `Rewind: the messages after ${mark.seq ?? 0} were taken back`,
-    reset: () => 'Reset: all messages were taken back',
+    rewind: (mark) => `Rewind: the messages after ${mark.seq ?? 0} are hidden`,
+    reset: () => 'Reset: all messages are hidden',
     checkpoint: (mark) => `Compaction: a summary replaces the messages up to ${mark.seq}`,
     prune: () => 'Prune: old outputs are no longer sent',
     hide: (mark) => `Message ${mark.seq} is hidden`,

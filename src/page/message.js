@@ -146,7 +146,7 @@ export function messageRow(message, { act, total }) {
     const row = h('article', { class: `msg ${role}${message.hidden ? ' gone' : ''}`, tabIndex: -1,
         'aria-posinset': seq, 'aria-setsize': total(), 'data-seq': seq,
         'aria-label': `Message ${seq}, ${WHO[role] ?? role}` },
-    message.hidden && h('div', { class: 'gone-line' }, h('span', null, 'Messages were taken back'),
+    message.hidden && h('div', { class: 'gone-line' }, h('span', null, 'Hidden messages'),
         h('button', { type: 'button', onclick: (event) =>
             event.target.closest('.feed').classList.toggle('show-gone') }, 'Show or hide')),
     h('div', { class: 'margin', 'aria-hidden': 'true' }),

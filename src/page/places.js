@@ -77,7 +77,7 @@ export function liveView() {
     return frame('Live', () => plural(turns.value.size, 'turn'),
         h('h2', null, 'Waiting for you'),
         () => (waiting().length ? waiting().map(card)
-            : h('p', { class: 'dim' }, 'Nothing waits for you.')),
+            : h('p', { class: 'dim' }, 'Nothing is waiting for you.')),
         h('h2', null, 'Running'),
         () => (running().length ? h('div', { class: 'table' }, h('table', null, h('thead', null,
             h('tr', null, ['Session', 'State', 'Tool', 'Model', 'Since', ''].map((word) =>
@@ -160,7 +160,7 @@ export function trashView() {
     const restore = (session) => attempt(async () => {
         await post(`${path('sessions', session.id)}/restore`);
         await loadSession(session.id);
-        say('The session is back.');
+        say('The session was restored.');
         read();
     });
     const erase = (session) => {

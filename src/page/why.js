@@ -1,4 +1,4 @@
-// why.js - says what the model has of a message, and why.
+// why.js - shows what the model receives of a message, and why.
 import { count, h } from './core.js';
 import { get } from './api.js';
 import { attempt, button, dialog, visible } from './parts.js';
@@ -42,7 +42,7 @@ async function summaryNote(chat, message) {
 
 function hiddenCard(chat, message) {
     return [h('p', null, h('strong', null, 'The model does not have this message.')),
-        h('p', null, 'It was taken back. Undo that under Marks, or fork from it.'),
+        h('p', null, 'It is hidden. To show it again, undo the mark under Marks, or fork from it.'),
         (close) => h('div', { class: 'buttons writes' }, button('Fork from here', () => {
             close();
             chat.act('fork', message);

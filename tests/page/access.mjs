@@ -66,7 +66,7 @@ const states = {
         await tab.keyboard.press('y');
         await tab.waitForSelector('dialog');
     },
-    'taken back': async ({ tab, api, go, id }) => {
+    'hidden': async ({ tab, api, go, id }) => {
         await tab.keyboard.press('Escape');
         await api('POST', `sessions/${id}/rewind`, { to_seq: 4 });
         await go(`#/s/${id}`, '.gone-line:visible');
@@ -95,7 +95,7 @@ const states = {
         await go('#/trash', '.plain-list li');
     },
     about: ({ go }) => go('#/about', '.plain-list:has-text("recall")'),
-    'no such place': ({ go }) => go('#/nowhere', 'h1:text-is("There is no such place")'),
+    'no such place': ({ go }) => go('#/nowhere', 'h1:text-is("This page does not exist")'),
     'no such session': ({ go }) => go('#/s/none', '.problem:visible'),
     keys: async ({ tab }) => {
         await tab.evaluate(() => document.activeElement.blur());

@@ -115,7 +115,7 @@ export async function say(tab, text) {
     await tab.press('#say', 'Enter');
 }
 
-// The texts of the messages that are shown, without those that were taken back.
+// The texts of the messages that are shown, without hidden ones.
 export const shown = (tab) => tab.$$eval('.feed .msg:not(.gone):not(.live) .body',
     (all) => all.map((one) => one.textContent));
 

@@ -18,7 +18,7 @@ pageTest('live: approvals of all sessions, each for its own call', async ({ open
     await tab.click('.waits:has-text("asks two") .primary');
     await tab.waitForFunction(() => document.querySelectorAll('.waits .card').length === 1);
     await tab.click('.waits:has-text("asks one") button:text-is("Deny")');
-    await tab.waitForSelector('text=Nothing waits for you.');
+    await tab.waitForSelector('text=Nothing is waiting for you.');
     await tab.click('.session:has-text("asks two")');
     await lastIs(tab, 'done two');
     assert.ok(!(await shown(tab)).some((text) => /denied/.test(text)));
@@ -89,7 +89,7 @@ pageTest('about says what runs, and unknown places say so', async ({ open, api }
     await tab.waitForSelector('.plain-list:has-text("recall")');
     await axe(tab, 'about');
     await tab.goto(`${new URL(tab.url()).origin}/#/nowhere`);
-    assert.equal(await tab.textContent('h1'), 'There is no such place');
+    assert.equal(await tab.textContent('h1'), 'This page does not exist');
     await tab.goto(`${new URL(tab.url()).origin}/#/s/none`);
     await tab.waitForSelector('.problem:has-text("There is no such session.")');
 });

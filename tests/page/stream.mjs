@@ -78,9 +78,9 @@ pageTest('a lost network in the middle of an answer loses nothing', { prefix: ''
         const record = await recordLive(tab);
         await tab.fill('#say', 'half a thought');
         net.cut();
-        await tab.waitForSelector('.banner:has-text("What you write is kept")');
+        await tab.waitForSelector('.banner:has-text("Your text is kept")');
         await s.release();
-        // The turn ends while nobody listens.
+        // The turn ends while no client listens.
         while (/"state":"running"/.test((await s.get('/api/v1/turns')).text));
         net.mend();
         await tab.waitForSelector('.banner', { state: 'detached' });

@@ -247,7 +247,7 @@ pageTest('rewind, undo, edit and fork', async ({ open, api }) => {
 });
 
 
-pageTest('messages that were taken back can be shown, and forked from', async ({ open, api }) => {
+pageTest('hidden messages can be shown, and forked from', async ({ open, api }) => {
     const tab = await open();
     for (const word of ['one', 'two']) {
         await say(tab, word);

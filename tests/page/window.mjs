@@ -101,7 +101,7 @@ pageTest('what if: another strategy is compared with the window as it is', async
     assert.equal(numbers(await tab.textContent('.what-if .big b')), other.tokens);
 });
 
-pageTest('why: a message that is sent, and one that was taken back', async (all) => {
+pageTest('why: a message that is sent, and one that is hidden', async (all) => {
     const { open, api } = all;
     const id = await talk(all, 4);
     await api('POST', `sessions/${id}/rewind`, { to_seq: 3 });
@@ -113,7 +113,7 @@ pageTest('why: a message that is sent, and one that was taken back', async (all)
     await tab.click('.gone-line:visible button');
     await tab.focus('.msg[data-seq="4"]');
     await tab.keyboard.press('y');
-    assert.match(await tab.textContent('dialog'), /It was taken back\./);
+    assert.match(await tab.textContent('dialog'), /It is hidden\./);
 });
 
 pageTest('a window of 4,000 tokens compacts by itself, and the page shows it', async (all) => {
