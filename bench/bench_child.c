@@ -22,7 +22,7 @@ static void become(const char *directory, const char *log, const char *const arg
 {
     int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody is left behind when the benchmark is stopped */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* no server survives when the benchmark is stopped */
     if (fd < 0 || dup2(fd, STDERR_FILENO) < 0 || chdir(directory) != 0)
         _exit(126);
     execvp(argv[0], (char *const *)(uintptr_t)argv);

@@ -1,10 +1,10 @@
-/* bench_context.c - how long planning takes.
+/* bench_context.c - measures how long planning takes.
  *
  *   bench_context [--quick] [--dir DIR]
  *
- * A session of a million messages is planned beside one of a thousand, in a store of each kind:
- * loading its window must not cost more (at most 1.3 times). And a window of 200,000 tokens is
- * planned by itself, in memory, every way that there is: less than 5 ms. Medians, of the time that one core spent. */
+ * In each kind of store, a session of a million messages is compared with one of a thousand:
+ * loading its window may cost at most 1.3 times as much. A window of 200,000 tokens is planned in
+ * memory with every strategy, each in less than 5 ms. All figures are medians of processor time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #define PLAN_US_MAX 5000
 #define SMALL 1000
 #define ROUNDS 101
-#define TOKENS 200 /* of a message */
+#define TOKENS 200 /* tokens of a message */
 
 static pal_arena *arena;
 static pal_error err;
@@ -28,7 +28,7 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* Of this thread, so that what else the machine does does not count. */
+/* Processor time of this thread, so that other work of the machine does not count. */
 static int64_t used_us(void)
 {
     struct timespec time;
@@ -102,7 +102,7 @@ static int64_t plan_once(pal_store *store, pal_id session)
     return used_us() - began;
 }
 
-/* The two take turns, so that what else the machine does falls on both. */
+/* The two alternate, so that other work of the machine affects both. */
 static void compare_sessions(const char *name, const char *url, size_t large)
 {
     pal_store *store = NULL;
@@ -192,5 +192,5 @@ int main(int argc, char **argv)
     rmdir(place);
     pal_arena_free(arena);
     printf("%s\n", is_slow ? "slower than it should be" : "fast enough");
-    return 0; /* how fast it is decides no test */
+    return 0; /* no test depends on the time */
 }

@@ -12,7 +12,7 @@ const pal_str fill_tenant = {"default", 7};
 static pthread_once_t text_once = PTHREAD_ONCE_INIT;
 static char text[FILL_TEXT_MAX];
 
-/* Words as people write them: what a message costs depends on how it is cut into tokens. */
+/* Common English words: the cost of a message depends on how it is cut into tokens. */
 static void text_make(void)
 {
     static const char *const words[] = {"the", "model", "answers", "a", "question", "about",

@@ -1,7 +1,7 @@
-/* bench_json.c - how fast JSON texts are read: bytes a second for texts as they occur in
- * conversations, next to json-c in the same run where it is installed.
+/* bench_json.c - measures how fast JSON texts of conversations are read, in bytes per second. If
+ * json-c is installed, it reads the same texts in the same run.
  *
- * Each figure is the best of several rounds, so that a busy machine disturbs little. */
+ * Each figure is the best of several rounds, so that other work of the machine changes little. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static bool read_json_c(pal_arena *arena, pal_str text)
 }
 #endif
 
-/* Megabytes (of 10^6) a second; 0 when the text is not read. */
+/* Returns megabytes (of 10^6 bytes) per second; 0 if the text cannot be read. */
 static double measure(read_once *read, pal_arena *arena, pal_str text)
 {
     double best = 0;
@@ -69,7 +69,7 @@ static const char prose[] =
 static const char wide_prose[] = "会話の記録は順序どおりに保存されます。"
                                  "Größe und Maß. Сообщение сохранено. 🙂 ";
 
-/* `text` as often as fits into `len_max` bytes. */
+/* Repeats `text` as often as it fits into `len_max` bytes. */
 static void put_repeated(pal_json_writer *w, const char *text, size_t len_max)
 {
     pal_buf buf;

@@ -1,5 +1,5 @@
-/* bench_load.c - see bench_load.h. The bodies of answers are thrown away by the kernel, so that the
- * clients take as little of the machine as they can: they run on the same one as the server. */
+/* bench_load.c - see bench_load.h. The clients run on the same machine as the server, so they must
+ * use little of it: the kernel discards the bodies of responses. */
 #include "bench_load.h"
 
 #include <arpa/inet.h>
@@ -78,7 +78,7 @@ static size_t content_length(const char *head)
     return strtoul(line + 17, NULL, 10);
 }
 
-/* True when the head is whole; what followed it in the buffer is part of the body. */
+/* Returns true if the head is complete. The rest of the buffer belongs to the body. */
 static bool head_done(client *c, unsigned code)
 {
     char *end;
@@ -106,7 +106,7 @@ static ssize_t receive(client *c)
     return recv(c->fd, c->head + c->head_len, HEAD_MAX - 1 - c->head_len, MSG_DONTWAIT);
 }
 
-/* True when all of an answer is there. */
+/* Returns true if the response is complete. */
 static bool take(client *c, unsigned code)
 {
     ssize_t len;
@@ -143,8 +143,8 @@ static bool goes_on(const load *self)
     return self->asked < self->asked_max && pal_clock_monotonic_us() < self->until_us;
 }
 
-/* As a batch the clients are not put before the server that has just answered one of them, but take
- * up all answers that have come when it is their turn. Servers must not inherit it. */
+/* With SCHED_BATCH, a response does not interrupt the server to run the clients at once. They read
+ * all responses that have arrived when they run next. Servers must not inherit this policy. */
 static void set_policy(int policy)
 {
     const struct sched_param none = {0};

@@ -1,5 +1,5 @@
-/* bench_raw.c - see bench_raw.h. The rows are those that the store writes, column by column; what
- * is left out is all that makes a store of it: checks, encoding, idempotency, the queue. */
+/* bench_raw.c - see bench_raw.h. The rows are those that the store writes, column by column. The
+ * work of a store is left out: checks, encoding, idempotency and the queue. */
 #include "bench_raw.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ struct raw {
     sqlite3 *db;
     sqlite3_stmt *begin, *commit, *head, *insert, *update, *tail;
     size_t body_len;
-    size_t next; /* of the sessions in turn */
+    size_t next; /* index of the next session */
     char body[BODY_MAX];
 };
 

@@ -25,7 +25,7 @@ struct raw_postgres {
     int64_t tenant;
     int64_t last_seqs[SESSIONS_MAX];
     size_t body_len;
-    size_t next; /* of the sessions in turn */
+    size_t next; /* index of the next session */
     char body[BODY_MAX];
 };
 

@@ -9,15 +9,15 @@
 
 typedef struct raw_postgres raw_postgres;
 
-/* `schema` is one that a store has created and filled. */
+/* Uses a schema that a store has created and filled. */
 raw_postgres *raw_postgres_open(const char *url, const char *schema, size_t body_len);
 void raw_postgres_close(raw_postgres *self);
 
-/* In one implicit transaction: `count` rows into the message table, one for each session in turn,
- * and an update of their heads. The seqs are known, and nothing is checked. */
+/* Adds `count` rows to the message table in one implicit transaction, one for each session, and
+ * updates the heads. The seqs are known, and nothing is checked. */
 void raw_postgres_append(raw_postgres *self, size_t sessions_len, size_t count);
 
-/* Copies the bodies of the newest `limit` messages of the session; returns their bytes. */
+/* Copies the bodies of the newest `limit` messages of the session. Returns their bytes. */
 size_t raw_postgres_tail(raw_postgres *self, size_t session, int limit);
 
 /* Runs a statement without parameters. */

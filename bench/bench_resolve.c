@@ -1,12 +1,13 @@
-/* bench_resolve.c - what it costs to find the session of a message: by its key, by an alias, and by
- * all that routing says, among 10,000 sessions with five aliases each and among ten.
+/* bench_resolve.c - measures how long it takes to find the session of a message: by its key, by an
+ * alias, and by the complete result of routing. A store of 10,000 sessions with five aliases each
+ * is compared with a store of ten.
  *
  *   bench-resolve [--quick] [--dir DIRECTORY]
  *
- * The two stores are measured in slices that alternate; what is printed is microseconds a call and
- * the median of the slices' ratios. The pages of 10,000 sessions don't fit into the processor's
- * near caches as those of ten do; asking for ten of them over and over shows what the look-up
- * itself costs more. */
+ * Slices of the two stores alternate. Printed are microseconds per call and the median of the
+ * slices' ratios. The pages of 10,000 sessions do not fit into the processor's small caches, those
+ * of ten do. So ten sessions of the large store are also looked up again and again, which shows the
+ * cost of the look-up alone. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,7 @@ typedef struct names {
 typedef struct side {
     pal_store *store;
     size_t sessions;
-    size_t asked; /* of them, evenly spread */
+    size_t asked; /* sessions that are looked up, evenly spread */
     uint64_t dice;
     char path[512];
 } side;
@@ -90,7 +91,7 @@ static void by_key(side *of, pal_arena *arena, const names *n)
             &err);
 }
 
-/* A session that is empty looks for history to adopt, so each gets a message. */
+/* An empty session searches for a history to adopt, so each session gets a message. */
 static void fill(side *of)
 {
     pal_error err = {0};

@@ -1,6 +1,6 @@
-/* bench_route.c - how many messages are routed a second, on one core. The goal is a million.
+/* bench_route.c - measures how many messages one core routes per second. The goal is a million.
  *
- * Each figure is the best of several rounds, so that a busy machine disturbs little. */
+ * Each figure is the best of several rounds, so that other work of the machine changes little. */
 #include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
@@ -22,7 +22,7 @@ static pal_str str(const char *text)
     return pal_str_of(text);
 }
 
-/* Routes a second; 0 when a message isn't routed. */
+/* Returns routes per second; 0 if a message cannot be routed. */
 static double measure(const load *l, pal_arena *arena)
 {
     pal_route_settings *settings = NULL;
@@ -49,7 +49,7 @@ out:
     return best;
 }
 
-/* Rules of which the last one matches, and people of whom the sender is one. */
+/* Rules of which only the last one matches, and linked people, one of whom is the sender. */
 static void fill(pal_route_rule *rules, pal_route_link *links, pal_str *ids)
 {
     static char texts[RULES + PEOPLE][32];

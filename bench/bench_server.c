@@ -1,10 +1,11 @@
-/* bench_server.c - what the server costs over the store, beside Node and SQLite, and at rest.
+/* bench_server.c - compares the server with the bare store and with a server of Node and SQLite,
+ * and measures an idle server.
  *
  *   bench_server --palaver PROGRAM [--baseline SERVER.MJS] [--dir DIRECTORY] [--quick]
  *
- * All sides run on this machine, in slices that alternate; what is printed is the median of the
- * slices' own ratios. The clients share the machine with the servers: their part of it is in every
- * figure over HTTP, and in none of the store's own. The servers run as they come, log included.
+ * All sides run on this machine, in slices that alternate. Printed is the median of the slices'
+ * ratios. The clients share the machine with the servers, so every figure over HTTP includes their
+ * work; those of the bare store do not. The servers have their default settings, with their log.
  *
  * The stores are made in the directory, which needs about 6 GB, and removed at the end. */
 #include <fcntl.h>
@@ -25,8 +26,8 @@
 #include "support/model_server.h"
 
 #define CONNECTIONS 64
-#define TEXT_LEN 624  /* of what is appended */
-#define SHORT_LEN 200 /* of what is read: there are millions of them */
+#define TEXT_LEN 624  /* bytes of an appended message */
+#define SHORT_LEN 200 /* bytes of a message that is read: there are millions */
 #define TAIL 50
 #define EACH 60 /* messages of a session that is read */
 #define MB 1e6
@@ -34,15 +35,15 @@
 typedef struct scale {
     size_t rounds;
     int64_t slice_us;
-    size_t sessions;      /* of the store that is opened */
-    size_t read_sessions; /* of those, with messages */
+    size_t sessions;      /* sessions in the store that is opened */
+    size_t read_sessions; /* sessions among them that have messages */
     uint64_t reads;       /* in one slice */
     size_t starts;
     size_t streams;
 } scale;
 
 static const scale full_scale = {9, 500000, 1000000, 100000, 10000, 5, 10000};
-static const scale quick_scale = {2, 60000, 5000, 500, 300, 2, 50}; /* to see that it runs */
+static const scale quick_scale = {2, 60000, 5000, 500, 300, 2, 50}; /* for a quick check */
 
 static scale size;
 static const char *palaver, *baseline;
@@ -92,7 +93,7 @@ static void store_make(const char *name, size_t sessions, size_t with_messages, 
     pal_store_close(store);
 }
 
-/* The same sessions, by the same ids. */
+/* Creates the same sessions, with the same ids. */
 static void baseline_make(const char *name, size_t sessions, size_t each)
 {
     path full, ids;
@@ -210,7 +211,7 @@ static void *append_run(void *user)
     return NULL;
 }
 
-/* The store by itself, as many callers as there are connections. */
+/* The bare store, with as many callers as there are connections. */
 static double append_slice(pal_store *store)
 {
     static appender appenders[CONNECTIONS];
@@ -300,7 +301,7 @@ static void bench_start(void)
 
 /* ---- Reads ---- */
 
-/* Both sides read from the machine's memory: it is not the disk that is compared. */
+/* Both sides read from memory, so the disk has no effect. */
 static void file_warm(const char *name)
 {
     static char block[1 << 20];
@@ -348,7 +349,7 @@ static void bench_reads(void)
 
 /* ---- Streams ---- */
 
-/* A turn whose model says nothing for now; its id. */
+/* Starts a turn whose model sends nothing yet. Returns its id. */
 static void turn_hold(const child *server, char out_turn[PAL_ID_TEXT_SIZE])
 {
     char id[PAL_ID_TEXT_SIZE], request[512], body[1024];

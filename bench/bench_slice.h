@@ -18,17 +18,17 @@ struct worker {
     pal_arena *arena;
     void *raw; /* the other side of the comparison */
     const int64_t *handles;
-    size_t index;   /* which of the callers */
-    size_t session; /* if the work is about one */
+    size_t index;   /* number of the caller, from 0 */
+    size_t session; /* the session, if the work concerns one */
     size_t batch;   /* messages per commit */
-    size_t units;   /* that one call of `once` counts */
+    size_t units;   /* units that one call of `once` counts */
     int64_t until_us;
     uint64_t done, random;
 };
 
 void workers_init(worker *workers, size_t count, void (*once)(worker *w));
 
-/* Runs the callers for `slice_us`. Returns units a second. */
+/* Runs the callers for `slice_us`. Returns units per second. */
 double slice(worker *workers, size_t callers, int64_t slice_us);
 
 /* Messages per commit between two readings of a store's counts. */

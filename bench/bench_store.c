@@ -1,13 +1,13 @@
-/* bench_store.c - what the store costs over the least that could do the same.
+/* bench_store.c - compares the store with the least code that could do the same work.
  *
  *   bench-store [--quick] [--dir DIRECTORY] [--url postgres://...]
  *
- * Machines are noisy and disks more so. Therefore both sides of a comparison run in one process, in
- * short slices that alternate (A B A B ...), and what is printed is the median of the slices' own
- * ratios. Ratios compare between machines; the rates beside them don't.
+ * Machines are noisy, and disks even more. So both sides of a comparison run in one process, in
+ * short slices that alternate (A B A B ...). Printed is the median of the slices' ratios. The
+ * ratios of two machines can be compared, the rates cannot.
  *
- * The raw side works on a copy of the store's own file, with the same tables, indexes, settings and
- * row sizes, and commits as many messages at once as the store's group commit did.
+ * The raw side works on a copy of the store's file, so tables, indexes, settings and row sizes are
+ * the same. It commits as many messages at once as the store's group commit did.
  *
  * With --url the store is in PostgreSQL (bench_store_postgres.c). */
 #include <fcntl.h>
@@ -37,13 +37,13 @@
 typedef struct scale {
     size_t rounds;
     int64_t slice_us;
-    size_t sessions;      /* of the mixed turn */
+    size_t sessions;      /* sessions of the mixed turn */
     size_t long_session;  /* its messages */
-    size_t open_sessions; /* of the store that is opened */
+    size_t open_sessions; /* sessions in the store that is opened */
 } scale;
 
 static const scale full_scale = {15, 250000, 100000, 1000000, 1000000};
-static const scale quick_scale = {3, 40000, 2000, 20000, 20000}; /* to see that it runs */
+static const scale quick_scale = {3, 40000, 2000, 20000, 20000}; /* for a quick check */
 
 static scale size;
 static char directory[512] = ".";
@@ -135,7 +135,7 @@ static void append_file(worker *w)
 }
 
 static void appends_at(
-        size_t callers, pal_store *store, raw *beside, const int64_t *handles, size_t body_len)
+        size_t callers, pal_store *store, raw *reference, const int64_t *handles, size_t body_len)
 {
     static worker ours[CALLERS_MAX], theirs, file;
     static pairs against_raw, against_file;
@@ -148,7 +148,7 @@ static void appends_at(
     workers_init(&file, 1, append_file);
     for (size_t i = 0; i < callers; i++)
         ours[i].store = store;
-    theirs.raw = beside;
+    theirs.raw = reference;
     theirs.handles = handles;
     file.batch = body_len;
     for (size_t i = 0; i <= size.rounds; i++) {
@@ -171,7 +171,7 @@ static void bench_appends(void)
     pal_store *store = store_open();
     pal_store_stats stats;
     size_t body_len;
-    raw *beside;
+    raw *reference;
 
     pairs_print_head(
             "Durable appends of 624 bytes, messages a second: more is better (ratio: times as"
@@ -184,21 +184,21 @@ static void bench_appends(void)
     pal_store_close(store);
     copy_file(store_path, raw_path);
     store = store_open();
-    beside = raw_open(raw_path, body_len);
-    raw_handles(beside, handles, CALLERS_MAX);
+    reference = raw_open(raw_path, body_len);
+    raw_handles(reference, handles, CALLERS_MAX);
     plain_file = raw_file_open(file_path);
-    appends_at(1, store, beside, handles, body_len);
-    appends_at(8, store, beside, handles, body_len);
-    appends_at(64, store, beside, handles, body_len);
+    appends_at(1, store, reference, handles, body_len);
+    appends_at(8, store, reference, handles, body_len);
+    appends_at(64, store, reference, handles, body_len);
     close(plain_file);
-    raw_close(beside);
+    raw_close(reference);
     pal_store_close(store);
     remove_all();
 }
 
 /* ---- The mixed turn ---- */
 
-/* Most turns happen in few sessions. */
+/* Few sessions have most of the turns. */
 static size_t turn_session(worker *w)
 {
     uint64_t dice = fill_hash(w->random += 1000003);
@@ -282,7 +282,7 @@ static void bench_turns(void)
     int64_t *handles = pal_calloc(size.sessions, sizeof(*handles));
     pal_store_stats stats;
     size_t body_len;
-    raw *beside;
+    raw *reference;
 
     if (!handles)
         exit(1);
@@ -300,9 +300,9 @@ static void bench_turns(void)
     printf("  (%zu sessions; %d %% of the turns in %d of them)\n", size.sessions, HOT_PERCENT,
             HOT_SESSIONS);
     store = store_open();
-    beside = raw_open(raw_path, body_len);
-    raw_handles(beside, handles, size.sessions);
-    raw_close(beside);
+    reference = raw_open(raw_path, body_len);
+    raw_handles(reference, handles, size.sessions);
+    raw_close(reference);
     turns_at(1, store, handles, body_len);
     turns_at(8, store, handles, body_len);
     pal_store_close(store);
@@ -317,7 +317,7 @@ static void tail_once(worker *w)
     tail_ours(w, w->session, TAIL);
 }
 
-/* Many messages in one commit, so that the disk's own time hides nothing. */
+/* Many messages in one commit, so that the time of the disk does not hide the difference. */
 static void append_many(worker *w)
 {
     w->units = 100;
@@ -422,7 +422,7 @@ int main(int argc, char **argv)
     path_set(raw_path, "raw.db");
     path_set(file_path, "file");
     remove_all();
-    printf("palaver's store beside the least that could do the same; medians of %zu alternating"
+    printf("palaver's store and the least code that could do the same; medians of %zu alternating"
            " slices of %d ms\n",
             size.rounds, (int)(size.slice_us / 1000));
     bench_appends();

@@ -70,7 +70,7 @@ static void append_raw(worker *w)
 }
 
 static void appends_at(
-        const setup *given, size_t callers, pal_store *store, raw_postgres *beside)
+        const setup *given, size_t callers, pal_store *store, raw_postgres *reference)
 {
     static worker ours[CALLERS_MAX], theirs;
     static pairs p;
@@ -82,7 +82,7 @@ static void appends_at(
     workers_init(&theirs, 1, append_raw);
     for (size_t i = 0; i < callers; i++)
         ours[i].store = store;
-    theirs.raw = beside;
+    theirs.raw = reference;
     for (size_t i = 0; i <= given->rounds; i++) {
         pal_store_stats before = slice_stats(store), after;
         double rate = slice(ours, callers, given->slice_us);
@@ -114,7 +114,7 @@ static void tail_raw(worker *w)
     raw_postgres_tail(w->raw, w->session, TAIL);
 }
 
-static void bench_tail(const setup *given, pal_store *store, raw_postgres *beside)
+static void bench_tail(const setup *given, pal_store *store, raw_postgres *reference)
 {
     static worker ours, theirs;
     static pairs p;
@@ -124,7 +124,7 @@ static void bench_tail(const setup *given, pal_store *store, raw_postgres *besid
     workers_init(&theirs, 1, tail_raw);
     ours.store = store;
     ours.arena = pal_arena_new(0);
-    theirs.raw = beside;
+    theirs.raw = reference;
     for (size_t i = 0; i <= given->rounds; i++) {
         double time_us = 1e6 / slice(&ours, 1, given->slice_us);
 
@@ -178,7 +178,7 @@ int bench_store_postgres(
         const char *url, size_t rounds, int64_t slice_us, size_t long_session)
 {
     setup given = {.url = url, .rounds = rounds, .slice_us = slice_us};
-    raw_postgres *beside;
+    raw_postgres *reference;
     pal_store *store;
 
     printf("palaver's store in PostgreSQL next to plain statements; medians of %zu alternating"
@@ -187,17 +187,17 @@ int bench_store_postgres(
     fill_schema(&given, "bench_ours");
     fill_schema(&given, "bench_raw");
     store = store_open(&given, "bench_ours");
-    beside = raw_postgres_open(url, "bench_raw", TEXT_LEN);
+    reference = raw_postgres_open(url, "bench_raw", TEXT_LEN);
     pairs_print_head("Durable appends of 624 bytes with client ids, messages a second: more is"
                      " better",
             "palaver", "raw");
-    appends_at(&given, 1, store, beside);
-    appends_at(&given, 8, store, beside);
-    appends_at(&given, 64, store, beside);
-    bench_tail(&given, store, beside);
+    appends_at(&given, 1, store, reference);
+    appends_at(&given, 8, store, reference);
+    appends_at(&given, 64, store, reference);
+    bench_tail(&given, store, reference);
     bench_long_session(&given, store, long_session);
     pal_store_close(store);
-    raw_postgres_exec(beside, "DROP SCHEMA bench_ours, bench_raw CASCADE");
-    raw_postgres_close(beside);
+    raw_postgres_exec(reference, "DROP SCHEMA bench_ours, bench_raw CASCADE");
+    raw_postgres_close(reference);
     return 0;
 }

@@ -1,12 +1,12 @@
-/* bench_tokens.c - how fast texts are counted and encoded, on one core.
+/* bench_tokens.c - measures how fast one core counts and encodes texts.
  *
  *   bench_tokens [--count] ENCODING FILE...
  *
- * Writes a line for each file: its bytes, its tokens, MB/s counting, MB/s encoding, and the
- * microseconds that the first count in this process took, before anything was in memory. With
- * --count it does not encode, and says 0 for that. Time is that of the processor, and each speed is
- * the best of several rounds, so that a busy machine disturbs little. bench_tokens.mjs and
- * bench_tokens_kinds.mjs run this. */
+ * Prints a line for each file: its bytes, its tokens, MB/s of counting, MB/s of encoding, and the
+ * microseconds of the first count in this process, before anything was in memory. With --count,
+ * nothing is encoded, and that speed is 0. Times are processor times. Each speed is the best of
+ * several rounds, so that other work of the machine changes little. bench_tokens.mjs and
+ * bench_tokens_kinds.mjs run this program. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static bool encode(text *t)
     return is_good && ids.len == t->tokens;
 }
 
-/* MB/s; 0 when it fails. */
+/* Returns MB/s; 0 if it fails. */
 static double measure(text *t, work run)
 {
     double best = 0;

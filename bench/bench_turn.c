@@ -1,19 +1,18 @@
-/* bench_turn.c - what the engine adds to the first byte of an answer: turns, with the message made
- * durable first, the context planned, and events told, against calling the same scripted server
- * directly with libcurl, both at 500 a second.
+/* bench_turn.c - measures how much the engine delays the first byte of an answer. A turn makes the
+ * message durable, plans the context and reports events. It is compared with a direct call of the
+ * same scripted server by libcurl. Both run 500 times per second.
  *
  *   bench-turn [--quick] [--dir DIRECTORY]
  *
- * A first byte is measured from before pal_turn_start() to the first piece of text that a reader is
- * told, and from before curl_easy_perform() to the first piece of text in the body. Slices of both
- * alternate, so that whatever else the machine does meets both. Each slice has its own median and
- * 99th percentile, and what is printed is the middle one of the slices': a machine that stands
- * still for a moment, as virtual ones do, spoils that slice and not the others. How many slices
- * held the goal is told, too, and what the percentile of all turns together is.
+ * The time begins before pal_turn_start() or curl_easy_perform(). It ends when a reader gets the
+ * first piece of text. Slices of both alternate, so that other work of the machine affects both.
+ * Each slice has a median and a 99th percentile, and the median of these is printed. So if a
+ * virtual machine stands still for a moment, only one slice is spoiled. The number of slices that
+ * met the goal, and the percentile of all turns together, are printed too.
  *
- * A turn is kept in two steps, before the model is asked and when it has answered. So slices of
- * the bare disk alternate with the others: a file that is written and synced two times a turn, by
- * nobody else, where each step waits for those before it. */
+ * A turn is committed twice: before the model is called, and when it has answered. So slices of the
+ * bare disk alternate with the others. In these, one thread writes and syncs a file twice for each
+ * turn, and every step waits for the steps before it. */
 #include <curl/curl.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -34,8 +33,8 @@ enum {
     CALLERS = 24,
     SESSIONS = 1000,
     SLICES_MAX = 32,
-    SAMPLES_MAX = 1 << 10, /* of a slice */
-    STEPS = 2,             /* that a turn is kept in */
+    SAMPLES_MAX = 1 << 10, /* turns in a slice */
+    STEPS = 2,             /* commits of a turn */
     STEP_BYTES = 16 << 10,
     DISK_BYTES = 8 << 20,
     TURN_WAIT_MS = 20000
@@ -51,7 +50,7 @@ typedef struct samples {
     size_t len;
 } samples;
 
-/* One of each slice. */
+/* One value for each slice. */
 typedef struct series {
     samples slices[SLICES_MAX];
 } series;
@@ -64,14 +63,14 @@ typedef struct side {
     series taken;
 } side;
 
-/* A thread that makes every CALLERS-th call of a slice, at its time. */
+/* A thread that makes every CALLERS-th call of a slice, when it is due. */
 typedef struct caller {
     pthread_t thread;
     int number;
-    side *of; /* NULL: directly */
+    side *of; /* NULL: call the server directly */
     int64_t from_us;
     CURL *curl;
-    int64_t first_us; /* of the call that runs */
+    int64_t first_us; /* when the running call got its first text */
     double us[SAMPLES_MAX / CALLERS];
     size_t len;
 } caller;
@@ -233,11 +232,11 @@ static void callers_close(void)
 
 static double percentile(samples *of, double part)
 {
-    (void)pairs_median(of->us, of->len); /* which sorts */
+    (void)pairs_median(of->us, of->len); /* sorts the values */
     return of->us[(size_t)((double)(of->len - 1) * part)];
 }
 
-/* Of all slices together. */
+/* The percentile of all slices together. */
 static double percentile_of_all(const series *of, double part)
 {
     static double us[SLICES_MAX * SAMPLES_MAX];
@@ -292,7 +291,7 @@ static void write_step(int fd, int64_t number)
         exit(1);
 }
 
-/* In place, as a WAL is: a file that grows takes longer to sync. */
+/* The file is overwritten in place, like a WAL: a file that grows takes longer to sync. */
 static int disk_open(const char *path)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
