@@ -241,8 +241,8 @@ typedef enum pal_disposition {
     PAL_DISPOSITION_SUMMARIZED = 2,       /* not sent; the summary replaces it */
     PAL_DISPOSITION_DROPPED = 3,          /* not sent */
     PAL_DISPOSITION_SENT_REPAIRED = 4,    /* sent, but changed so that the service accepts it */
-    PAL_DISPOSITION_SENT_SYNTHESIZED = 5, /* sent, and created by the plan: a summary, a notice or
-                                 the result of an interrupted call */
+    /* Sent, and created by the plan: a summary, a notice or the result of an interrupted call. */
+    PAL_DISPOSITION_SENT_SYNTHESIZED = 5,
 } pal_disposition;
 
 /* Returns the name, for example "summarized". "unknown" for an unknown value. */
@@ -262,7 +262,7 @@ typedef struct pal_plan_item {
     pal_disposition disposition;
     uint64_t seq;       /* 0: not a stored message */
     uint64_t first_seq; /* RANGE: the first seq; otherwise equal to seq */
-    uint64_t count;     /* RANGE: number of messages; otherwise 1 */
+    uint64_t count;     /* RANGE: number of messages; TOOLS: number of tools; otherwise 1 */
     uint64_t tokens;    /* tokens that are sent; if nothing is sent, tokens that were left out */
     uint64_t bytes;
     uint32_t images;
@@ -337,7 +337,7 @@ typedef struct pal_plan {
 
     const pal_plan_limits *limits;
     const pal_repair *repairs_made; /* the `repairs` changes, in order */
-    const pal_tool *tools;          /* of the item of kind TOOLS, which has their number */
+    const pal_tool *tools; /* the tools of the item of kind TOOLS, whose `count` is their number */
     PAL_RESERVED(1);
 } pal_plan;
 

@@ -54,7 +54,7 @@
 #define PAL_SESSION_PAGE_DEFAULT 50    /* used if the caller gives no limit */
 #define PAL_SESSION_LOOKS_MAX 1000     /* sessions that one page of a filtered list looks at */
 #define PAL_FAMILY_MAX 1000            /* sessions in a family of forks */
-#define PAL_TITLE_CHARACTERS 60        /* of a title that is made from a message */
+#define PAL_TITLE_CHARACTERS 60        /* characters of a title that is made from a message */
 #define PAL_SEARCH_HITS_MAX 1000       /* hits on one page of a search */
 #define PAL_SEARCH_MATCHES_MAX 16      /* matches that are marked in the snippet of a hit */
 #define PAL_SEARCH_HITS_DEFAULT 20     /* used if the caller gives no limit */

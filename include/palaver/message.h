@@ -46,13 +46,13 @@ typedef enum pal_finish {
 /* Bits of pal_message.flags. */
 typedef enum pal_message_flag {
     PAL_MESSAGE_FLAG_SUMMARY = 1 << 0, /* a summary that replaces the messages before it */
-    PAL_MESSAGE_FLAG_PRUNED = 1 << 1,  /* stored as received, without effect; contexts are pruned by
-                                  PAL_MARK_PRUNE */
+    /* Stored as received, without effect: contexts are pruned by PAL_MARK_PRUNE. */
+    PAL_MESSAGE_FLAG_PRUNED = 1 << 1,
     PAL_MESSAGE_FLAG_SYNTHETIC = 1 << 2, /* created by a program, not written by its role */
-    PAL_MESSAGE_FLAG_PINNED =
-            1 << 3, /* part of every plan; set by pal_window_plan() for PAL_MARK_PIN */
-    PAL_MESSAGE_FLAG_ERROR =
-            1 << 4, /* explains why there is no answer, or only an incomplete one */
+    /* Part of every plan; set by pal_window_plan() for PAL_MARK_PIN. */
+    PAL_MESSAGE_FLAG_PINNED = 1 << 3,
+    /* Explains why there is no answer, or only an incomplete one. */
+    PAL_MESSAGE_FLAG_ERROR = 1 << 4,
 } pal_message_flag;
 
 typedef struct pal_part pal_part;

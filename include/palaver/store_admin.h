@@ -61,14 +61,14 @@ PAL_API PAL_CHECKED pal_status pal_store_stat(
  * when one succeeds. Can block on the disk. */
 PAL_API PAL_CHECKED pal_status pal_store_ready(pal_store *store, pal_error *err);
 
-/* Returns the time in milliseconds since 1970, by the clock that all users of the store share:
- * updated_at and expires_at of records go by it. A store that several machines use has its own
- * clock; otherwise it is the clock of this machine. Does not block. */
+/* Returns the time of the store, in milliseconds since 1970. The store sets updated_at of records
+ * and compares expires_at with this clock. It is the clock of the database if several machines can
+ * use the store, otherwise the clock of this machine. Does not block. */
 PAL_API int64_t pal_store_clock_ms(pal_store *store);
 
-/* Returns how often acknowledged writes were found to be gone since the store was opened, because a
- * replica of the database took over that did not have them, or because a backup was restored.
- * Always 0 for backends other than postgres. Does not block. */
+/* Returns how often acknowledged writes were found to be missing since the store was opened. Writes
+ * are missing after the database has failed over to a replica that did not have them, or after a
+ * backup was restored. Always 0 for backends other than postgres. Does not block. */
 PAL_API uint64_t pal_store_went_back(pal_store *store);
 
 /* A problem that a check found. `session` is empty if the problem concerns the whole store. */

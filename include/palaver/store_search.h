@@ -58,7 +58,7 @@ typedef struct pal_search_neighbor {
     PAL_RESERVED(4);
 } pal_search_neighbor;
 
-/* What only hits of a ranked search have. */
+/* Members that only the hits of a ranked search have. */
 typedef struct pal_search_rank {
     double score; /* comparable only within one search */
     const pal_search_neighbor *neighbors; /* messages that the session shows, ascending by seq,

@@ -78,7 +78,8 @@ typedef struct pal_endpoint {
 typedef struct pal_tool_auth {
     pal_str client_id;     /* a client that is registered with the authorization server */
     pal_str client_secret; /* the secret of client_id */
-    pal_str client_key;    /* or the file with its private key, PEM (private_key_jwt) */
+    pal_str client_key;    /* instead of a secret: the path of the client's private key in PEM, for
+                              private_key_jwt */
     pal_str client_metadata_url; /* the https URL of a client id metadata document */
     pal_str scope;               /* scopes to request, separated by blanks */
     pal_str issuer;              /* the only authorization server to use */
@@ -339,8 +340,8 @@ typedef struct pal_turn_request {
     pal_context_settings context; /* replaces all other context settings, if has_context is set */
     uint32_t max_tool_iterations; /* rounds of tools; 0: the session's, the agent's or the
                                      runtime's */
-    bool all_or_nothing;          /* all or nothing: if the turn fails or is canceled, everything
-                            that it recorded is hidden again */
+    bool all_or_nothing;          /* if the turn fails or is canceled, everything that it recorded
+                                     is hidden again */
     pal_budget budget;
     pal_str label;            /* free text, returned in the STARTED event; may be empty */
     bool no_retries;          /* do not retry failed model calls, because the caller does */
@@ -520,7 +521,7 @@ typedef bool (*pal_turn_on_event)(const pal_event *event, void *user);
  * has a number that is larger than the previous one + 1.
  *
  * An ENDED event with a state other than DONE, FAILED or CANCELED means that this runtime was
- * closed. Another one continues the turn. Its events are numbered from 1 again. If `after` is
+ * closed. Another runtime continues the turn and numbers its events from 1 again. If `after` is
  * larger than the newest number, all events are sent.
  *
  * `on_close` (may be NULL) is called once, on the loop, when no more events will come, for whatever
@@ -600,7 +601,7 @@ PAL_API PAL_CHECKED pal_status pal_turn_list(pal_runtime *runtime, const pal_tur
 /* A request that waits in a session's inbox. */
 typedef struct pal_waiting_request {
     pal_id item;      /* its id in the inbox */
-    pal_id turn;      /* the turn that will answer it; a steer is answered by the running turn */
+    pal_id turn;      /* the turn that will answer it; for a steer, the running turn */
     pal_str delivery; /* "queue" or "steer" */
     const pal_message *messages;
     size_t messages_len;
@@ -611,10 +612,10 @@ typedef struct pal_waiting_request {
 /* Lists the requests that wait in a session, the oldest first. Blocks. */
 PAL_API PAL_CHECKED pal_status pal_turn_inbox(pal_runtime *runtime, pal_str tenant, pal_id session,
         pal_arena *arena, pal_waiting_request **out_requests, size_t *out_len, pal_error *err);
-/* Takes a waiting request back: its messages are not recorded, and its turn is canceled. Blocks.
+/* Withdraws a waiting request: its messages are not recorded, and its turn is canceled. Blocks.
  *
- *   PAL_NOT_FOUND  the request does not wait any more
- *   PAL_CONFLICT   it is a steer, which the running turn already has, or its turn has begun */
+ *   PAL_NOT_FOUND  the request is no longer waiting
+ *   PAL_CONFLICT   it is a steer that the running turn already has, or its turn has begun */
 PAL_API PAL_CHECKED pal_status pal_turn_inbox_drop(
         pal_runtime *runtime, pal_str tenant, pal_id session, pal_id item, pal_error *err);
 
@@ -660,7 +661,7 @@ typedef struct pal_question {
     pal_str call_id;
     pal_str name;      /* the tool */
     pal_str server;    /* the tool server that runs the call; empty: a built-in tool */
-    pal_str arguments; /* JSON, as the model wrote it */
+    pal_str arguments; /* the JSON that the model wrote */
     pal_str text;      /* the question, one sentence */
     pal_str data;      /* a JSON object with further details of the kind; may be empty */
     PAL_RESERVED(4);
@@ -724,10 +725,10 @@ PAL_API PAL_CHECKED pal_status pal_turn_plan(pal_runtime *runtime, const pal_tur
 /* The state of the session that a plan is made for. Zero it, then set the members that are
  * needed. */
 typedef struct pal_plan_state {
-    uint64_t at_seq; /* as it was when the message `at_seq` was appended: with the messages before
-                        it and the marks of that time, but with the present settings and tools.
-                        0: now. If that message is an answer, the prefix of the plan compares it
-                        with the request for this answer */
+    uint64_t at_seq; /* not 0: the session as it was when the message `at_seq` was appended, with
+                        the messages before it and the marks of that time, but with the present
+                        settings and tools. If that message is an answer, the prefix of the plan
+                        compares the plan with the request for this answer */
     const uint64_t *without; /* numbers of the session's own marks that do not count */
     size_t without_len;
     PAL_RESERVED(4);

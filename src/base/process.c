@@ -1,7 +1,7 @@
-/* process.c - which processes of this machine are dead. The number of a process is used again for
- * another one, so a name also has the time at which the process was started. Machines and
- * containers number their processes separately: the name says which start of which machine, and
- * which namespace. From any thread. */
+/* process.c - finds out which processes of this machine are dead. The number of a process is
+ * reused, so a name also contains the time at which the process was started. Machines and
+ * containers number their processes separately, so the name also contains the machine's boot id and
+ * the namespace. All functions can be called from any thread. */
 #include "base/process.h"
 
 #include <errno.h>

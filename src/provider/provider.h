@@ -99,7 +99,7 @@ typedef struct pal_provider_config {
     int64_t idle_ms;
     int64_t models_ms; /* timeout of the request for the list of models; 0: 30000 */
     pal_endpoint_responses responses; /* whether the service has OpenAI's Responses API */
-    pal_endpoint_affinity affinity;   /* this and the next two members: see pal_endpoint */
+    pal_endpoint_affinity affinity;   /* these three members are those of pal_endpoint */
     const pal_str *affinity_headers;
     size_t affinity_headers_len;
 } pal_provider_config;

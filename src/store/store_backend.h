@@ -248,7 +248,7 @@ typedef struct pal_row_rank {
     size_t rows_max; /* at most this many rows of the index */
 } pal_row_rank;
 
-/* What the index says about the searched rows. The numbers can be estimates, and never depend on
+/* Numbers of the index about the searched rows. The numbers can be estimates, and never depend on
  * the rows of other tenants. */
 typedef struct pal_rank_counts {
     double rows;                      /* rows in the index */

@@ -116,7 +116,7 @@ for (const [transport, config] of [['a WebSocket', ''], ['HTTP', 'server:\n  web
         const list = await (await fetch(`${url}/api/v1/sessions/${kept[0].session_id}/messages?limit=100`)).json();
         const stored = JSON.stringify(list.messages);
         for (const text of [mark, 'six times seven is 42', 'It is 42.', 'secret:Multiply.']) assert.ok(stored.includes(text), text);
-        assert.ok(!stored.includes('additional_tools'), 'tools are no messages');
+        assert.ok(!stored.includes('additional_tools'), 'tools are not messages');
         assert.deepEqual(list.messages.slice(-4).map(({ role }) => role), ['user', 'assistant', 'tool', 'assistant']);
     });
 }

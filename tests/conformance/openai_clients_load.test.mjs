@@ -25,7 +25,7 @@ const asked = (mark, count = 1) => eventually(async () =>
 { timeout: PATIENCE_MS, what: 'the model was asked' });
 const left = (mark) => eventually(async () =>
     (await upstream.requests(mark)).every(({ outcome }) => outcome.client_aborted),
-{ timeout: PATIENCE_MS, what: 'the model was told that nobody listens' });
+{ timeout: PATIENCE_MS, what: 'the model call was canceled' });
 
 // The input of a turn is visible while the turn runs, and until it has been rolled back.
 async function assertBecomes(conversation, texts) {

@@ -66,7 +66,7 @@ static bool error_arrives(uint64_t call, const pal_status *statuses)
     }
     if (unseen++ < SEARCHES_OF_ALL)
         return true;
-    printf("# call %llu failed and nobody was told\n", (unsigned long long)call);
+    printf("# call %llu failed and was not reported\n", (unsigned long long)call);
     return false;
 }
 

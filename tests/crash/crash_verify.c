@@ -361,7 +361,7 @@ static bool nothing_invented(uint32_t dead)
 {
     for (uint32_t i = 1; i <= VERIFY_WRITERS_MAX; i++)
         if ((dead & (1u << i)) && writers[i].seen > verify_next_counter(i))
-            return wrong("said by nobody: writer, counter, next", i, writers[i].seen,
+            return wrong("written by no writer: writer, counter, next", i, writers[i].seen,
                     verify_next_counter(i));
     return true;
 }

@@ -18,7 +18,7 @@
 #include "support/tap.h"
 
 #define REPEAT_CALLS 12 /* more than an append makes */
-#define REPEAT_STATES 4 /* of each */
+#define REPEAT_STATES 4 /* states of each kind */
 
 static char root[SCRATCH_PATH_MAX], state[SCRATCH_PATH_MAX];
 static bool is_jsonl, has_failed_syncs;

@@ -34,7 +34,7 @@ typedef struct plan {
 
 /* In memory that all processes share. */
 typedef struct shared {
-    uint32_t winners[SEQS_MAX]; /* how many processes were told that they wrote it */
+    uint32_t winners[SEQS_MAX]; /* how many processes got PAL_OK for it */
     uint32_t winner[SEQS_MAX];  /* the process */
     uint32_t conflicts;
 } shared;

@@ -33,7 +33,7 @@ function startWriters(t, url, schema) {
     });
 }
 
-// Stops the writers, and judges what they were told.
+// Stops the writers, and checks the results that they got.
 async function finish(writers, schema) {
     for (const one of writers) assert.equal(await one.stop(), 0, one.log);
     const history = readHistory(...writers.map(({ file }) => file));

@@ -51,7 +51,7 @@ async function sendOnce(url, body) {
     }
 }
 
-// Sends one request until its outcome is known, and writes down what was told. A request that was
+// Sends one request until its outcome is known, and writes down the response. A request that was
 // answered with 4xx is not repeated: that is a fault of the test or of the server.
 async function work(session, caller, number, path, body, tell) {
     const from = monotonicMs();

@@ -115,7 +115,7 @@ class Servers {
         return Number(/^palaver_store_went_back_total (\d+)$/m.exec(text)[1]);
     }
 
-    // Stops the clients, waits until no turn waits, and judges what the clients were told.
+    // Stops the clients, waits until no turn waits, and checks the responses that the clients got.
     async finish() {
         for (const one of this.clients) assert.equal(await one.stop(), 0, one.log);
         const history = readHistory(...this.clients.map(({ file }) => file));
@@ -146,7 +146,7 @@ test('servers lose no acknowledged write and no turn with synchronous replicatio
     t.diagnostic(verdict.summary());
     assert.deepEqual(verdict.wrong(), []);
     assert.deepEqual(history.refusals, []);
-    // 502: another server has ended a turn whose client was already told that it failed.
+    // 502: another server has ended a turn whose client already got a failure.
     const failed = history.doubts.filter(({ rest: [code] }) => code === '500');
     assert.deepEqual(tooEarly(failed, BUSY_MS), []);
     assert.deepEqual([...history.backs.values()], [0, 0, 0]);

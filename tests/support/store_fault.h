@@ -8,7 +8,7 @@
 #define STORE_FAULT_EXIT 86 /* the exit code of a simulated crash */
 
 typedef struct store_fault {
-    uint64_t call;     /* which call to the backend, from 1; 0: none */
+    uint64_t call;     /* number of the call to the backend, from 1; 0: none */
     bool after;        /* the call is made, and only its result is lost */
     pal_status status; /* the status that the caller gets; PAL_OK ends the process instead */
     unsigned release_ms; /* how long the release of a lease waits */

@@ -123,7 +123,7 @@ const scenes = {
         assert.equal((await scene.ended(turn)).state, 'done');
         assert.equal(scene.driver.text(turn), 'tool said: {"a": 1} | {"b": 2}');
         const order = scene.driver.events(turn).filter(({ event }) => /^tool_|message/.test(event)).map(({ event }) => event);
-        assert.deepEqual(order.slice(0, 3), ['message', 'tool_started', 'tool_started'], 'recorded before they run, and beside each other');
+        assert.deepEqual(order.slice(0, 3), ['message', 'tool_started', 'tool_started'], 'recorded before they run, and run in parallel');
     },
 
     async next(scene) {
@@ -184,7 +184,7 @@ const scenes = {
         await scene.asked(turn);
         assert.equal((await scene.driver.ask({ cancel: turn })).status, 'ok');
         const [{ state }] = scene.driver.events(turn).slice(-1);
-        assert.equal(state, 'canceled', 'told before the cancel came back');
+        assert.equal(state, 'canceled', 'reported before the cancel returned');
         checkEvents(scene.driver.events(turn));
         await scene.asked(turn, ({ outcome }) => outcome.client_aborted);
         const { content, interrupted } = await scene.last();
@@ -255,7 +255,7 @@ const scenes = {
         const end = await scene.turn('<<cut after=2>><<chunk 1>><<tool srv__echo {"a": 1}>>');
         assert.equal(end.state, 'failed');
         const messages = await scene.log();
-        assert.equal(messages.filter(({ role }) => role === 'tool').length, 0, 'half a call is none');
+        assert.equal(messages.filter(({ role }) => role === 'tool').length, 0, 'half a call is not a call');
     },
 
     async garbage(scene) {

@@ -156,7 +156,7 @@ pal_status pal_login_find(pal_store *store, pal_str cookie, pal_str half, pal_ar
         return status;
     /* Digests are compared, so the time of the comparison reveals nothing of the half. */
     if (!pal_str_is(body.half, digest))
-        return pal_error_set(err, PAL_NOT_FOUND, "the two parts of the login do not fit");
+        return pal_error_set(err, PAL_NOT_FOUND, "the two parts of the login do not match");
     *out_key_id = body.key;
     return PAL_OK;
 }

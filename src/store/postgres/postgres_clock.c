@@ -2,9 +2,10 @@
  *
  * The clocks of machines differ, sometimes by minutes. If each process compared expiries with its
  * own clock, one would take the leases of another while they are held. So every batch returns the
- * database's time. It was read between the sending of the batch and its answer, so the difference
- * to the monotonic clock of this machine lies in an interval, and the intervals of several batches
- * have a small part in common. The monotonic clock does not change when the time is set.
+ * database's time. The database read it after the batch was sent and before its result arrived. This
+ * gives an interval for the difference to this machine's monotonic clock, and the intervals of
+ * several batches have only a small part in common. The monotonic clock does not change when the
+ * time is set.
  *
  * The time of this machine is used unchanged if it agrees with the database's, or almost: then
  * both are set by the same source, and a test that sets the time of its process sees that time. */

@@ -10,8 +10,8 @@
  * Everything else is left to the two flights, which know the reason for an error:
  * - A session whose condition fails is not changed, and its operations remain.
  * - A client id that is known fails the whole flight by its unique index, for messages and items.
- * - Operations that depend on each other in another way than by the order of messages do not fit
- *   into one row, and the batch needs two flights from the beginning.
+ * - Operations may depend on each other in another way than by the order of messages. They do not
+ *   fit into one row, so their batch needs two flights from the beginning.
  *
  * A crash is harmless: before the commit nothing was written, and after it everything. The number
  * of the batch is in the same transaction (postgres_node.c). */

@@ -86,7 +86,7 @@ pal_status pal_turn_inbox_drop(
     }
     pal_id_to_text(item, text);
     if (status == PAL_OK)
-        status = pal_error_set(err, PAL_NOT_FOUND, "item '%s' does not wait any more", text);
+        status = pal_error_set(err, PAL_NOT_FOUND, "item '%s' is no longer waiting", text);
 out:
     pal_arena_free(arena);
     return status;

@@ -18,7 +18,7 @@ bool pal_servers_are_awaited(const pal_turn *turn);
 /* Gathers the tools, and continues with the turn's next step. If servers are starting, waits until
  * they are ready or the time is over. */
 void pal_servers_await(pal_turn *turn);
-/* Called when the turn does not wait any more. */
+/* Called when the turn no longer waits. */
 void pal_servers_leave(pal_turn *turn);
 
 #endif

@@ -1,5 +1,5 @@
 /* test_postgres_check.c - fsck in PostgreSQL: each kind of damage is found, and what can be derived
- * is repaired. The damage is made by statements behind the store's back. The server is that of
+ * is repaired. Plain SQL statements make the damage, without the store. The server is that of
  * tools/pg-test. */
 #include "postgres_store.h"
 

@@ -368,7 +368,7 @@ static void a_locked_index_stops_nothing(void)
 
 /* ---- Writers that commit late ---- */
 
-/* What an append does, in a transaction that stays open: the head first, then a position. */
+/* Does the steps of an append, in a transaction that stays open: the head first, then a position. */
 static const char late_append[] =
         "UPDATE head SET last_seq = last_seq + 1 WHERE session ="
         " (SELECT session FROM session WHERE title = 'late');"

@@ -275,7 +275,7 @@ static void say_often(pal_id session, const char *text)
     OK(pal_store_index(test.store, UINT32_MAX, NULL, &test.err));
 }
 
-/* Otherwise a score would tell how often others use a word. */
+/* Otherwise a score would reveal how often others use a word. */
 static void scores_do_not_depend_on_other_tenants(void)
 {
     pal_session other = {.tenant = S("other")};

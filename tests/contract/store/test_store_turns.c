@@ -104,7 +104,7 @@ static void an_append_takes_items_out_of_the_inbox(void)
     OK(add_item(op.session, &a));
     OK(add_item(op.session, &b));
     ids[0] = a.id;
-    ids[1] = pal_id_new(); /* unknown ones are no error */
+    ids[1] = pal_id_new(); /* unknown ids are not an error */
     op.u.append.inbox_ids = ids;
     op.u.append.inbox_ids_len = 2;
     OK(pal_store_apply(test.store, &op, 1, &test.err));
@@ -287,7 +287,7 @@ static void a_lease_from_before_the_clock_went_back_does_not_hold(void)
     pal_lease lease;
 
     OK(take(session, "a", 1000, &first));
-    pal_clock_set_ms(NOW - 1000); /* as written by a clock that is ahead */
+    pal_clock_set_ms(NOW - 1000); /* the other clock is ahead */
     GIVES(PAL_BUSY, take(session, "b", 1000, &second));
     pal_clock_set_ms(NOW - 1001);
     GIVES(PAL_NOT_FOUND, find_lease(session, &lease));

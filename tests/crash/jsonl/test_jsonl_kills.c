@@ -311,7 +311,7 @@ static bool verify_messages(uint64_t session, const pal_message_page *messages)
         theirs = their;
     }
     if (ours < acknowledged || ours > sent)
-        return wrong("lost, or said by nobody", session, ours, acknowledged);
+        return wrong("lost, or never written", session, ours, acknowledged);
     /* One append was in progress. PicoClaw may have split it. */
     if (ours != acknowledged && ours != sent && !c->is_compacted)
         return wrong("half an append", session, ours, sent);

@@ -211,7 +211,7 @@ static void the_directory_may_be_a_file(void)
     CHECK_STATUS(test.err.status, PAL_INVALID);
 }
 
-/* ---- Without permission: in a process that has none, whoever runs the tests ---- */
+/* ---- Without permission: in a process without it, even if root runs the tests ---- */
 
 static void set_mode(const char *name, mode_t mode)
 {

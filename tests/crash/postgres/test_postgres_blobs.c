@@ -217,7 +217,7 @@ static void an_erasure_in_between_is_harmless(void)
     while (postgres_ask("SELECT count(*) FROM pg_locks WHERE NOT granted") == 0 &&
             pal_clock_monotonic_us() < until_us)
         usleep(20000);
-    /* What an erasure does with the blob; a real one would wait for the lock. */
+    /* The effect of an erasure on the blob; a real erasure would wait for the lock. */
     postgres_ask("DELETE FROM palaver.blob_ref");
     postgres_ask("DELETE FROM palaver.blob_part");
     postgres_ask("DELETE FROM palaver.blob");

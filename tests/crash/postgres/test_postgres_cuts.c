@@ -1,7 +1,7 @@
 /* test_postgres_cuts.c - cuts the connection to PostgreSQL before, inside and after every message of
  * a write. The write must succeed all the same, and happen exactly once.
  *
- * After the cut behind the last message, the commit has happened and its answer is lost: a store
+ * After the cut that follows the last message, the commit has happened and its answer is lost: a store
  * that wrote again would double the message, and one that gave up would lose the answer. */
 #include <stdlib.h>
 #include "postgres_ask.h"

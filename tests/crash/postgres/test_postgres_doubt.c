@@ -49,7 +49,7 @@ static size_t count_messages(pal_store *store, pal_id session)
 
 static pal_store *through, *direct;
 static pal_id leased;
-static unsigned owners; /* that take the lease after the commit */
+static unsigned owners; /* owners that take the lease after the commit */
 static uint64_t last_fence;
 static bool was_committed;
 

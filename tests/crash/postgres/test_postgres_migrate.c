@@ -95,7 +95,7 @@ static void a_failed_step_leaves_nothing(void)
 
     set_back();
     store = open_engine();
-    postgres_ask("CREATE TABLE palaver.taken (b int)"); /* somebody else's: reported at once */
+    postgres_ask("CREATE TABLE palaver.taken (b int)"); /* a table of another program: reported at once */
     CHECK_EQ(pal_postgres_migrate(store, taken, MADE + 1, &err), PAL_CORRUPT);
     CHECK_CONTAINS(err.message, "relation \"taken\" already exists");
     CHECK(pal_postgres_migrate(store, wrong, MADE + 1, &err) != PAL_OK);

@@ -125,7 +125,7 @@ static void a_change_of_the_server_reaches_no_open_store(void)
     postgres_ask("SELECT pg_reload_conf()");
 }
 
-/* Behind a pooler a session cannot be given a value. */
+/* Through a pooler, a session cannot get a value. */
 static void without_sessions_a_weak_value_is_refused(void)
 {
     pal_error err;
@@ -145,7 +145,7 @@ static void without_sessions_a_weak_value_is_refused(void)
 
 /* ---- Readers ---- */
 
-/* Breaks the idle connection of the writer. Its last statement was no SELECT. */
+/* Breaks the idle connection of the writer. Its last statement was not a SELECT. */
 static void break_writer(void)
 {
     CHECK_EQ(postgres_ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"

@@ -241,7 +241,7 @@ test('a day of coding agents', async (t) => {
     const sides = kept.filter(({ key }) => key?.endsWith(':side'));
     assert.equal(sides.length, 4);
     assert.equal(kept.length, talks.length + sides.length + total('edits') + total('compactions'),
-        'each edit and each compaction is one branch, and a retry is none');
+        'each edit and each compaction is one branch, and a retry is not');
     for (const { key, history } of talks) {
         const root = kept.find((session) => session.key === key);
         const family = kept.filter((session) => session === root || session.parent_id);

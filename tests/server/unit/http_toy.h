@@ -44,7 +44,7 @@ unsigned toy_stream_write(toy *it, const char *text); /* the number of streams t
 void toy_stream_end(toy *it);
 #define TOY_PIECE_BYTES 65536
 unsigned toy_pieces(toy *it);    /* pieces made since the start */
-unsigned toy_last_code(toy *it); /* of the last exchange that ended */
+unsigned toy_last_code(toy *it); /* the code of the last exchange that ended */
 uint64_t toy_last_bytes(toy *it);
 
 /* ---- The client ---- */

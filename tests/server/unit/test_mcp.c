@@ -10,7 +10,7 @@
 
 #define NTH_MAX 100000
 
-/* ---- Whoever waits for a turn ---- */
+/* ---- Jobs that wait for a turn ---- */
 
 typedef struct stop_signal {
     pthread_mutex_t lock;

@@ -5,7 +5,7 @@
 
 typedef struct expectation {
     pal_status status;
-    long code; /* of the model service */
+    long code; /* HTTP code of the model service */
     unsigned chat, responses, mistral, native, anthropic;
 } expectation;
 

@@ -1,4 +1,4 @@
-// Judges what callers were told about their writes against what a store contains: a checker for
+// Compares the results that callers got for their writes with the contents of a store: a checker for
 // histories of lists. All tests that kill servers use it.
 //
 // A history is a list of events, one per line. A caller works on one thing at a time. Its messages are
@@ -48,7 +48,7 @@ export class History {
     takes = [];
     backs = new Map(); // node: how often it noticed that the database went back
 
-    // Adds the events of a text. An incomplete last line was never told to anybody.
+    // Adds the events of a text. An incomplete last line was never acknowledged.
     add(text) {
         for (const line of text.slice(0, text.lastIndexOf('\n') + 1).split('\n')) {
             const [kind, ...words] = line.split(' ');
@@ -91,7 +91,7 @@ function tail(file) {
     return buffer.toString();
 }
 
-// Waits until each caller of the logs was told that a write succeeded that it began from now on. A log
+// Waits until each caller of the logs has begun a write after this call and got PAL_OK for it. A log
 // is { file, callers }: how many callers write to it.
 export async function untilAllWrote(logs, waitMs = RESUME_MS_MAX) {
     const from = monotonicMs();
@@ -178,7 +178,7 @@ function judgeWrites(judgment, history, rows) {
         if (rows.has(place) && !told.has(place)) judgment.fault(`${refusal.name} was refused, and is there`);
     }
     for (const [name, row] of rows)
-        if (!told.has(name) && row.role === 'user') judgment.fault(`nobody was told about ${name}`);
+        if (!told.has(name) && row.role === 'user') judgment.fault(`${name} was never acknowledged`);
     // A node can pass on the answer of another one. Then it is enough that any of them noticed.
     const anyBack = [...history.backs.values()].some((count) => count > 0);
     judgment.undetected = judgment.lost.filter((w) => !(w.text ? anyBack : history.backs.get(w.node)));
@@ -213,7 +213,7 @@ function judgeOrder(judgment, kept) {
     }
 }
 
-// The fence of a session grows with each owner, and nobody writes with an older one.
+// The fence of a session grows with each owner, and no process writes with an older one.
 function judgeFences(judgment, history, kept) {
     const owners = new Map();
     for (const [session, takes] of groupBy(history.takes, (take) => take.session)) {
@@ -258,7 +258,7 @@ function judgeAnswers(judgment, state) {
         }
         const failures = ofAssistant.length - ofAssistant.filter((m) => !m.isFailure).length;
         if (again > failures) judgment.fault(`${again} questions in ${session} are there again, after ${failures} failures`);
-        for (const text of answers.keys()) judgment.fault(`nobody asked for the answer '${text}' in ${session}`);
+        for (const text of answers.keys()) judgment.fault(`no request has the answer '${text}' in ${session}`);
     }
 }
 

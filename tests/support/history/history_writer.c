@@ -1,4 +1,4 @@
-/* history_writer.c - appends to shared sessions as one node would, and writes down what it was told.
+/* history_writer.c - appends to shared sessions as one node would, and writes down the results.
  *
  *   history_writer create URL COUNT
  *   history_writer write URL LOG NODE CALLERS PAUSE_US BUSY_MS SESSION...
@@ -30,7 +30,7 @@
 typedef struct caller {
     pthread_t thread;
     char name[32];
-    uint64_t number; /* of the message */
+    uint64_t number; /* number of the message */
     uint64_t fence;
     pal_id leased;
 } caller;

@@ -412,7 +412,7 @@ typedef struct stored {
     pal_str id;
     bool is_compaction;
     pal_str tail;
-    bool is_summary; /* that counts: finished, without an error */
+    bool is_summary; /* it counts: finished, without an error */
 } stored;
 
 static stored read_stored(pal_json row, bool needs_finish)

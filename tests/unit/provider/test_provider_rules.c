@@ -34,7 +34,7 @@ static void delays_equal_those_of_sol(void)
         int64_t ours; /* if it differs from sol's */
         const char *why;
     } differs[] = {
-            {"-5", 8000, "a negative wait is none"},
+            {"-5", 8000, "a negative delay is ignored"},
             {"1.5", 1500, "fractions of seconds are read"},
     };
     size_t rows = 0;
