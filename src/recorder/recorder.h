@@ -16,8 +16,8 @@
  * A crash at any point is harmless. Every write is one batch of the store, and the client sends its
  * whole history again with the next request, which appends what is missing.
  *
- * Threads: any thread can call every function. pal_recorder_request() and pal_recorder_answer()
- * block until the store has committed. */
+ * Threads: any thread can call every function. pal_recorder_request() blocks until the store has
+ * committed. */
 #ifndef PAL_RECORDER_H
 #define PAL_RECORDER_H
 
@@ -75,11 +75,5 @@ typedef struct pal_recorder_place {
  * from the history. */
 PAL_CHECKED pal_status pal_recorder_request(pal_store *store, pal_recorder_history *history,
         pal_arena *arena, pal_recorder_place *out_place, pal_error *err);
-
-/* Records the answer to a request. If the place already has another continuation, the answer
- * becomes a branch; `place` is then the end of that branch. Does nothing if the same answer is
- * there already, for example because the client's next request came first. */
-PAL_CHECKED pal_status pal_recorder_answer(pal_store *store, pal_recorder_place *place,
-        pal_message *answer, pal_arena *arena, pal_error *err);
 
 #endif

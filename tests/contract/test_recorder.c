@@ -47,16 +47,27 @@ static pal_recorder_history history_of(const char *words)
             .key = pal_str_of("client:1"), .messages = messages, .messages_len = len};
 }
 
-/* Records a request, and the answer if there is one. */
+/* Records a request, and then the same history with the answer if there is one. Returns the place
+ * of the request. */
 static pal_recorder_place record(const char *words, const char *answer)
 {
     pal_recorder_history history = history_of(words);
-    pal_recorder_place place = {0};
-    if (OK(pal_recorder_request(test.store, &history, test.arena, &place, &test.err)) && answer) {
-        pal_message message = message_of(pal_str_of(answer));
-        OK(pal_recorder_answer(test.store, &place, &message, test.arena, &test.err));
+    pal_recorder_place place = {0}, end;
+    OK(pal_recorder_request(test.store, &history, test.arena, &place, &test.err));
+    if (answer) {
+        history.messages[history.messages_len++] = message_of(pal_str_of(answer));
+        OK(pal_recorder_request(test.store, &history, test.arena, &end, &test.err));
     }
     return place;
+}
+
+/* Records a history of one question and its answer. */
+static void record_answered(const char *question, pal_message answer)
+{
+    pal_recorder_history history = history_of(question);
+    pal_recorder_place place;
+    history.messages[history.messages_len++] = answer;
+    OK(pal_recorder_request(test.store, &history, test.arena, &place, &test.err));
 }
 
 /* The session's messages, in the form of the histories. */
@@ -124,10 +135,9 @@ static void an_answer_that_was_not_recorded_comes_with_the_next_request(void)
 
 static void an_answer_that_comes_after_the_next_request_is_not_repeated(void)
 {
-    pal_recorder_place first = record("u:1", NULL);
-    pal_message answer = message_of(pal_str_of("a:2"));
+    record("u:1", NULL);
     record("u:1 a:2 u:3", NULL);
-    OK(pal_recorder_answer(test.store, &first, &answer, test.arena, &test.err));
+    record_answered("u:1", message_of(pal_str_of("a:2")));
     CHECK_STR(content(root()), "u:1 a:2 u:3");
     CHECK_EQ(sessions(), 1);
 }
@@ -367,8 +377,7 @@ static void reasoning_does_not_count(void)
     pal_part parts[2] = {{.kind = PAL_PART_REASONING, .text = pal_str_of("thinking")},
             {.kind = PAL_PART_TEXT, .text = pal_str_of("2")}};
     pal_message answer = {.role = PAL_ROLE_ASSISTANT, .parts = parts, .parts_len = 2};
-    pal_recorder_place place = record("u:1", NULL);
-    OK(pal_recorder_answer(test.store, &place, &answer, test.arena, &test.err));
+    record_answered("u:1", answer);
     CHECK_EQ(record("u:1 a:2 u:3", NULL).appended, 1);
 }
 
@@ -376,8 +385,8 @@ static void an_answer_can_be_divided_into_messages(void)
 {
     pal_part parts[2] = {{.kind = PAL_PART_TEXT, .text = pal_str_of("2")}, call_with("{}")};
     pal_message answer = {.role = PAL_ROLE_ASSISTANT, .parts = parts, .parts_len = 2};
-    pal_recorder_place place = record("u:1", NULL);
-    OK(pal_recorder_answer(test.store, &place, &answer, test.arena, &test.err));
+    pal_recorder_place place;
+    record_answered("u:1", answer);
     pal_recorder_history history = history_of("u:1 a:2 c:1 t:1");
     history.messages[2].parts[0] = call_with("{}");
     OK(pal_recorder_request(test.store, &history, test.arena, &place, &test.err));
