@@ -145,14 +145,16 @@ size_t pal_discover_list(pal_discover_variable get_variable, void *user, pal_are
 
 /* ---- Requests ---- */
 
+typedef struct discovery discovery;
+
 /* A running request to a service that may be available. */
 typedef struct probe {
-    pal_discover *discover;
+    discovery *discover;
     pal_discovered *asked;
     pal_provider *provider;
 } probe;
 
-struct pal_discover {
+struct discovery {
     pal_http *http;
     pal_loop *loop;
     pal_arena *kept;
@@ -167,7 +169,7 @@ struct pal_discover {
     void *user;
 };
 
-static void free_discover(pal_discover *discover)
+static void free_discover(discovery *discover)
 {
     pal_loop_timer_stop(discover->loop, &discover->timer);
     for (size_t i = 0; i < discover->probes_len; i++) {
@@ -177,11 +179,6 @@ static void free_discover(pal_discover *discover)
     pal_arena_free(discover->scratch);
     pal_arena_free(discover->kept);
     pal_free(discover);
-}
-
-void pal_discover_cancel(pal_discover *discover)
-{
-    free_discover(discover);
 }
 
 static bool has_key(const pal_discovered *found)
@@ -195,7 +192,7 @@ static bool is_there(const pal_discovered *found)
 }
 
 /* Moves the matching entries to the front and returns their number. */
-static size_t keep_if(pal_discover *discover, bool (*is_kept)(const pal_discovered *found))
+static size_t keep_if(discovery *discover, bool (*is_kept)(const pal_discovered *found))
 {
     size_t kept = 0;
 
@@ -205,14 +202,14 @@ static size_t keep_if(pal_discover *discover, bool (*is_kept)(const pal_discover
     return kept;
 }
 
-static void tell(pal_discover *discover, const pal_discovered *found, size_t len)
+static void tell(discovery *discover, const pal_discovered *found, size_t len)
 {
     discover->on_found(discover->user, found, len);
     free_discover(discover);
 }
 
 /* The last entry of the list is echo, which is always available. */
-static void tell_local(pal_discover *discover)
+static void tell_local(discovery *discover)
 {
     pal_discovered echo = discover->list[discover->len - 1];
     size_t kept = keep_if(discover, is_there);
@@ -227,7 +224,7 @@ static void tell_local(pal_discover *discover)
 static void on_models(void *user, pal_str json, const pal_error *err)
 {
     probe *asking = user;
-    pal_discover *discover = asking->discover;
+    discovery *discover = asking->discover;
     pal_json list, name;
     (void)err;
     if (pal_json_parse(discover->scratch, json, NULL, &list, NULL) == PAL_OK) {
@@ -242,13 +239,13 @@ static void on_models(void *user, pal_str json, const pal_error *err)
 
 static bool send(probe *asking)
 {
-    pal_discover *discover = asking->discover;
+    discovery *discover = asking->discover;
     return pal_provider_open(discover->http, discover->loop, &asking->asked->config,
                    &asking->provider, NULL) == PAL_OK &&
             pal_provider_models(asking->provider, on_models, asking, NULL) == PAL_OK;
 }
 
-static void ask_local(pal_discover *discover)
+static void ask_local(discovery *discover)
 {
     for (size_t i = 0; i < discover->len; i++) {
         probe *asking = &discover->probes[discover->probes_len];
@@ -265,7 +262,7 @@ static void ask_local(pal_discover *discover)
 
 static void on_timer(pal_timer *timer)
 {
-    pal_discover *discover = (pal_discover *)((char *)timer - offsetof(pal_discover, timer));
+    discovery *discover = (discovery *)((char *)timer - offsetof(discovery, timer));
     size_t keyed = 0;
 
     for (size_t i = 0; i < discover->len; i++)
@@ -276,12 +273,12 @@ static void on_timer(pal_timer *timer)
         ask_local(discover);
 }
 
-static void keep(pal_discover *discover, pal_str *text)
+static void keep(discovery *discover, pal_str *text)
 {
     *text = pal_arena_copy(discover->kept, *text);
 }
 
-static pal_status set_up(pal_discover *discover, pal_discover_variable get_variable)
+static pal_status set_up(discovery *discover, pal_discover_variable get_variable)
 {
     discover->kept = pal_arena_new(0);
     discover->scratch = pal_arena_new(0);
@@ -300,16 +297,15 @@ static pal_status set_up(pal_discover *discover, pal_discover_variable get_varia
 }
 
 pal_status pal_discover_start(pal_http *http, pal_loop *loop, pal_discover_variable get_variable,
-        pal_discover_on_found on_found, void *user, pal_discover **out_discover, pal_error *err)
+        pal_discover_on_found on_found, void *user, pal_error *err)
 {
-    pal_discover *discover = pal_calloc(1, sizeof(*discover));
+    discovery *discover = pal_calloc(1, sizeof(*discover));
     if (!discover)
         return pal_no_memory(err);
-    *discover = (pal_discover){.http = http, .loop = loop, .on_found = on_found, .user = user};
+    *discover = (discovery){.http = http, .loop = loop, .on_found = on_found, .user = user};
     if (set_up(discover, get_variable) != PAL_OK) {
         free_discover(discover);
         return pal_no_memory(err);
     }
-    *out_discover = discover;
     return PAL_OK;
 }

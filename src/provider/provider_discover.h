@@ -27,14 +27,11 @@ size_t pal_discover_list(pal_discover_variable get_variable, void *user, pal_are
  * only. */
 typedef void (*pal_discover_on_found)(void *user, const pal_discovered *found, size_t len);
 
-typedef struct pal_discover pal_discover;
-
 /* Finds all services with a key. If there is none, all servers on this machine that answer, with
  * their first models; if there is none, echo. Must be called on the loop. Variables are read before
  * this function returns, and the callback is never made before that. */
 PAL_CHECKED pal_status pal_discover_start(pal_http *http, pal_loop *loop,
         pal_discover_variable get_variable, pal_discover_on_found on_found, void *user,
-        pal_discover **out_discover, pal_error *err);
-void pal_discover_cancel(pal_discover *discover); /* only before the callback was made */
+        pal_error *err);
 
 #endif

@@ -53,10 +53,9 @@ static void found(void *user, const pal_discovered *list, size_t len)
 static void begin(pal_task *task)
 {
     discovery *d = (discovery *)((char *)task - offsetof(discovery, task));
-    pal_discover *unused;
 
     d->status = pal_discover_start(
-            d->runtime->http, d->runtime->loop, variable, found, d, &unused, d->err);
+            d->runtime->http, d->runtime->loop, variable, found, d, d->err);
     if (d->status != PAL_OK)
         pal_ask_end(&d->ask);
 }

@@ -474,10 +474,8 @@ static void on_found(void *user, const pal_discovered *discovered, size_t len)
 
 static void discover_on_loop(void *user)
 {
-    pal_discover *discover;
     found[0] = '\0';
-    CHECK_STATUS(pal_discover_start(http, loop, variable, on_found, user, &discover, &error), PAL_OK,
-            &error);
+    CHECK_STATUS(pal_discover_start(http, loop, variable, on_found, user, &error), PAL_OK, &error);
     CHECK_EQ(found[0], '\0');
 }
 
@@ -485,23 +483,6 @@ static void a_service_with_a_key_is_not_probed(void)
 {
     run_and_wait(discover_on_loop, ENVIRONMENT("MISTRAL_API_KEY", "k"));
     CHECK_STR(found, "mistral mistral-medium-latest");
-}
-
-static void cancel_discover_on_loop(void *user)
-{
-    pal_discover *discover;
-    void *environment = ENVIRONMENT("OLLAMA_HOST", "127.0.0.1:1");
-    (void)user;
-    CHECK_STATUS(
-            pal_discover_start(http, loop, variable, on_found, environment, &discover, &error),
-            PAL_OK, &error);
-    pal_discover_cancel(discover);
-    bell_ring(&told_bell);
-}
-
-static void discovery_can_be_canceled(void)
-{
-    run_and_wait(cancel_discover_on_loop, NULL);
 }
 
 /* ---- Without memory ---- */
@@ -594,7 +575,6 @@ int main(void)
     RUN(a_url_in_the_environment_names_another_service);
     RUN(ollamas_address_has_many_forms);
     RUN(a_service_with_a_key_is_not_probed);
-    RUN(discovery_can_be_canceled);
     RUN(an_allocation_failure_is_reported);
     run_and_wait(close_http, NULL);
     pal_loop_close(loop);
