@@ -270,8 +270,6 @@ PAL_CHECKED pal_status pal_cli_target_finish(
 void pal_cli_time_relative(pal_buf *buf, int64_t ms, int64_t now_ms);
 /* "2026-11-15 20:47:48" in the user's time zone on a terminal, RFC 3339 otherwise. */
 void pal_cli_time(pal_cli *cli, pal_buf *buf, int64_t ms);
-/* "90s", "15m", "24h", "7d", "2w". */
-bool pal_cli_duration_from_text(const char *text, int64_t *out_ms);
 /* Reads RFC 3339, a date ("2026-11-15"), or a duration after now (`sign` 1) or before now (-1). */
 PAL_CHECKED pal_status pal_cli_time_option(
         pal_cli *cli, const char *option, const char *text, int sign, int64_t *out_ms);

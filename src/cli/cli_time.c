@@ -57,7 +57,8 @@ void pal_cli_time(pal_cli *cli, pal_buf *buf, int64_t ms)
     pal_buf_append(buf, text, pal_time_to_text(ms, text));
 }
 
-bool pal_cli_duration_from_text(const char *text, int64_t *out_ms)
+/* Reads "90s", "15m", "24h", "7d" or "2w". */
+static bool duration_from_text(const char *text, int64_t *out_ms)
 {
     char *end;
     errno = 0;
@@ -87,7 +88,7 @@ pal_status pal_cli_time_option(
         pal_cli *cli, const char *option, const char *text, int sign, int64_t *out_ms)
 {
     int64_t duration;
-    if (pal_cli_duration_from_text(text, &duration)) {
+    if (duration_from_text(text, &duration)) {
         *out_ms = pal_clock_now_ms() + sign * duration;
         return PAL_OK;
     }

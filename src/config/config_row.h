@@ -172,7 +172,6 @@ bool pal_config_variable_is_name(pal_str text);
 bool pal_config_reference_next(pal_str text, size_t *at, pal_str *out_before, pal_str *out_name);
 /* Returns true if every "${" begins a valid reference. */
 bool pal_config_reference_is_valid(pal_str text);
-bool pal_config_reference_has_any(pal_str text);
 
 /* Returns true if a header or variable of this name has a value that contains a secret in clear
  * text. */

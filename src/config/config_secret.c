@@ -47,7 +47,7 @@ bool pal_config_reference_is_valid(pal_str text)
     return at == text.len || !memmem(text.data + at, text.len - at, "${", 2);
 }
 
-bool pal_config_reference_has_any(pal_str text)
+static bool has_reference(pal_str text)
 {
     size_t at = 0;
     pal_str before, name;
@@ -91,7 +91,7 @@ bool pal_config_secret_is_clear(pal_str name, pal_str value)
     bool looks_so = is_secret_name(name) || pal_text_begins_nocase(value, "bearer ") ||
             pal_text_begins_nocase(value, "basic ") ||
             pal_text_begins_nocase(value, "sk-");
-    return looks_so && value.len > 0 && !pal_config_reference_has_any(value);
+    return looks_so && value.len > 0 && !has_reference(value);
 }
 
 /* ---- Showing ---- */
@@ -174,6 +174,6 @@ void pal_config_url_write(pal_json_writer *writer, pal_str url)
 /* A text without variables may be a secret, so it is hidden. */
 void pal_config_reference_write(pal_json_writer *writer, pal_str text)
 {
-    bool is_shown = text.len == 0 || pal_config_reference_has_any(text);
+    bool is_shown = text.len == 0 || has_reference(text);
     pal_json_put_str(writer, is_shown ? text : pal_str_of(HIDDEN));
 }

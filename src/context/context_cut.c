@@ -204,7 +204,8 @@ size_t pal_cut_after(const pal_draft *draft, size_t place)
     return place;
 }
 
-size_t pal_cut_before(const pal_draft *draft, size_t place)
+/* Returns the last safe place at or before `place`. */
+static size_t safe_before(const pal_draft *draft, size_t place)
 {
     while (place > 0 && draft->unsafe[place])
         place--;
@@ -221,7 +222,7 @@ size_t pal_cut_at_turn(const pal_draft *draft, size_t place)
 
 size_t pal_cut_before_newest(const pal_draft *draft)
 {
-    return draft->tail_len ? pal_cut_before(draft, draft->tail_len - 1) : 0;
+    return draft->tail_len ? safe_before(draft, draft->tail_len - 1) : 0;
 }
 
 size_t pal_cut_to_fit(const pal_draft *draft, uint64_t tokens_max, pal_size extra)
@@ -301,7 +302,7 @@ static bool fits_after(const pal_draft *draft, size_t place)
 /* Returns `place`, or the last safe place before it that leaves pending calls in the tail. */
 static size_t before_pending(const pal_draft *draft, size_t place)
 {
-    return place > draft->pending ? pal_cut_before(draft, draft->pending) : place;
+    return place > draft->pending ? safe_before(draft, draft->pending) : place;
 }
 
 /* Keeps complete newest turns within the budget. If they fill less than half of it, the end of
@@ -346,7 +347,7 @@ size_t pal_cut_for_summarization(const pal_draft *draft)
             draft->input->messages + (draft->input->messages_len - draft->tail_len);
     size_t place = pal_context_boundary(messages, len, len - recent);
     if (place == 0 || draft->unsafe[place])
-        place = pal_cut_before(draft, len - recent);
+        place = safe_before(draft, len - recent);
     if (place == 0)
         place = pal_cut_after(draft, len - recent);
     place = before_pending(draft, place);
@@ -357,6 +358,6 @@ size_t pal_cut_for_reset(const pal_draft *draft)
 {
     size_t place = draft->is_open && draft->last_user < draft->tail_len ? draft->last_user
                                                                         : draft->tail_len;
-    place = before_pending(draft, pal_cut_before(draft, place));
+    place = before_pending(draft, safe_before(draft, place));
     return fits_after(draft, place) ? place : pal_cut_for_compact(draft);
 }

@@ -77,7 +77,7 @@ pal_status pal_context_count_message(const pal_context_input *input, const pal_m
     return pal_tokens_message(input->encoding, message, out_tokens, err);
 }
 
-pal_status pal_context_measure_tools(const pal_context_input *input, pal_size *out_size,
+static pal_status measure_tools(const pal_context_input *input, pal_size *out_size,
         pal_error *err)
 {
     pal_size size = {.tokens = TOOLS_TOKENS};
@@ -170,7 +170,7 @@ static pal_status add_top(pal_draft *draft, pal_error *err)
     line->count = input->tools_len;
     line->hash = pal_prefix_hash_tools(input->tools, input->tools_len);
     line->reason = PAL_TEXT("tools");
-    return pal_context_measure_tools(input, &line->size, err);
+    return measure_tools(input, &line->size, err);
 }
 
 /* Adds messages of which only the seqs are known. */

@@ -91,8 +91,6 @@ uint64_t pal_context_part_base64_bytes(const pal_part *part);
 void pal_context_measure_message(const pal_message *message, pal_size *size);
 PAL_CHECKED pal_status pal_context_count_message(const pal_context_input *input,
         const pal_message *message, uint64_t *out_tokens, pal_error *err);
-PAL_CHECKED pal_status pal_context_measure_tools(
-        const pal_context_input *input, pal_size *out_size, pal_error *err);
 
 PAL_CHECKED pal_status pal_draft_make(pal_draft *draft, pal_error *err);
 static inline pal_line *pal_draft_tail(const pal_draft *draft, size_t place)
@@ -132,9 +130,8 @@ PAL_CHECKED pal_status pal_media_clear_newest(
 PAL_CHECKED pal_status pal_cut_find_places(pal_draft *draft, pal_error *err);
 /* Computes only the costs, after lines have changed. */
 void pal_cut_add_up(pal_draft *draft);
-/* Return the first safe place at or after `place`, and the last safe place at or before it. */
+/* Returns the first safe place at or after `place`. */
 size_t pal_cut_after(const pal_draft *draft, size_t place);
-size_t pal_cut_before(const pal_draft *draft, size_t place);
 /* Returns the first safe place at or after `place` where a turn begins; tail_len if there is
  * none. */
 size_t pal_cut_at_turn(const pal_draft *draft, size_t place);

@@ -31,15 +31,6 @@ struct pal_runs {
     struct pal_runs_item items[PAL_RUNS_ITEMS];
 };
 
-static inline void pal_runs_init(struct pal_runs *runs)
-{
-    runs->at = 0;
-    runs->end = 0;
-    runs->item = 0;
-    runs->taken = 0;
-    runs->items_len = 0;
-}
-
 /* Returns true if the text begins with a long run. */
 static inline bool pal_runs_begin(const unsigned char *p, size_t len)
 {

@@ -106,9 +106,6 @@ PAL_CHECKED pal_status pal_import_find_id(
         pal_import *import, pal_id id, pal_session *out_session);
 PAL_CHECKED pal_status pal_import_resume(pal_import *import, const pal_session *found);
 PAL_CHECKED pal_status pal_import_make(pal_import *import, pal_session *session);
-/* Adds a message of the session to the batch. */
-PAL_CHECKED pal_status pal_import_wait_message(
-        pal_import *import, const pal_message *message, uint64_t index, uint64_t line);
 PAL_CHECKED pal_status pal_import_marks_count(pal_import *import);
 
 /* Returns the seq of a message that exists already; 0 if there is something to append. A transcript

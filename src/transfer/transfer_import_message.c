@@ -55,7 +55,8 @@ static pal_status grow_append(pal_import *import, pal_op *op, pal_import_origin 
     return PAL_OK;
 }
 
-pal_status pal_import_wait_message(
+/* Adds a message of the session to the batch. */
+static pal_status wait_message(
         pal_import *import, const pal_message *message, uint64_t index, uint64_t line)
 {
     pal_op *op;
@@ -125,5 +126,5 @@ pal_status pal_import_message(pal_import *import, const pal_message *given, uint
         import->counts.messages_known++;
         return PAL_OK;
     }
-    return pal_import_wait_message(import, &message, index, line);
+    return wait_message(import, &message, index, line);
 }

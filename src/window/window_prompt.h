@@ -4,8 +4,6 @@
 
 #include "palaver/str.h"
 
-#define PAL_PROMPT_TOKENS_MAX 512 /* tokens of the longest text */
-
 /* Returns the request for a summary; with `merge`, for one that includes an earlier summary. */
 pal_str pal_prompt_summary(bool merge);
 

@@ -185,7 +185,8 @@ static pal_part *copy_parts(pal_arena *arena, const pal_part *parts, size_t *par
     return copies;
 }
 
-pal_message pal_transcript_copy(pal_arena *arena, const pal_message *message)
+/* Returns a deep copy of a message, in `arena`. */
+static pal_message copy_message(pal_arena *arena, const pal_message *message)
 {
     pal_message copy = *message;
     pal_str *strings[] = {&copy.model, &copy.client_id, &copy.extra};
@@ -213,7 +214,7 @@ static void give_out(pal_transcript *in, const pal_message *message, uint64_t li
     pal_transcript_item *item = add_item(in, PAL_ENTRY_MESSAGE, line);
     if (!item)
         return;
-    item->u.message = pal_transcript_copy(in->out_arena, message);
+    item->u.message = copy_message(in->out_arena, message);
 }
 
 void pal_transcript_emit(pal_transcript *in, const pal_message *message)
@@ -256,7 +257,7 @@ void pal_transcript_hold(pal_transcript *in, const pal_message *message, pal_str
     if (in->held_len == 0)
         in->held_key = pal_arena_copy(in->held_arena, key);
     pal_held *held = &in->held[in->held_len++];
-    held->message = pal_transcript_copy(in->held_arena, message);
+    held->message = copy_message(in->held_arena, message);
     held->line = in->line;
     in->position++;
 }
@@ -269,7 +270,7 @@ bool pal_transcript_extend(pal_transcript *in, const pal_message *piece)
         return false;
     if (!is_keepable(in, piece))
         return true; /* the piece has nothing worth holding */
-    pal_message copy = pal_transcript_copy(in->held_arena, piece);
+    pal_message copy = copy_message(in->held_arena, piece);
     pal_part *parts = pal_arena_array(in->held_arena, len ? len : 1, sizeof(*parts));
     if (!parts)
         return true; /* the caller checks the arena */

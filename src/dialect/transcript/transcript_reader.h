@@ -99,9 +99,6 @@ void pal_transcript_settle_facts(pal_transcript *in, const char *agent);
 
 /* ---- Helpers of the formats ---- */
 
-/* Returns a deep copy of a message, in `arena`. */
-pal_message pal_transcript_copy(pal_arena *arena, const pal_message *message);
-
 /* Joins the texts of an array's objects (their member "text"), separated by blank lines. */
 pal_str pal_transcript_texts(pal_arena *arena, pal_json array);
 

@@ -133,7 +133,8 @@ pal_status pal_auth_has_keys(pal_auth *auth, bool *out_any, pal_error *err)
     return status;
 }
 
-bool pal_auth_had_keys(pal_auth *auth)
+/* Returns the last result of pal_auth_has_keys(). Does not read the store. */
+static bool had_keys(pal_auth *auth)
 {
     pthread_mutex_lock(&auth->lock);
     bool any = auth->any;
@@ -465,7 +466,7 @@ bool pal_auth_is_known(pal_call *call)
     pal_key key;
     bool is_given;
     pal_auth *auth = call->server->auth;
-    if (!pal_auth_had_keys(auth) && auth->is_local)
+    if (!had_keys(auth) && auth->is_local)
         return true;
     return find_caller_key(call, &key, &is_given, NULL) == PAL_OK && !key.revoked_at;
 }
@@ -555,7 +556,7 @@ pal_status pal_auth_local(pal_call *call, pal_error *err)
     pal_status status = PAL_OK;
     /* Routes that need no key, such as /healthz, must not wait for the store, which may be slow. */
     if (call->route->role == PAL_KEY_NONE)
-        any = pal_auth_had_keys(call->server->auth);
+        any = had_keys(call->server->auth);
     else
         status = pal_auth_has_keys(call->server->auth, &any, err);
     if (status != PAL_OK || any)

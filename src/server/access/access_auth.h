@@ -13,8 +13,6 @@ void pal_auth_free(pal_auth *auth); /* accepts NULL */
 
 /* Reports whether a key is required: one exists or ever existed, or the server has a client. */
 PAL_CHECKED pal_status pal_auth_has_keys(pal_auth *auth, bool *out_any, pal_error *err);
-/* Returns the last result of pal_auth_has_keys(). Does not read the store. */
-bool pal_auth_had_keys(pal_auth *auth);
 /* Empties the cache, so that everything is read again. */
 void pal_auth_forget(pal_auth *auth);
 /* Records which keys were used for the first time today. Blocks. */

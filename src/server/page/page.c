@@ -30,7 +30,8 @@ static const char *const headers[][2] = {
         {"vary", "accept-encoding"},
 };
 
-const pal_page_entry *pal_page_find(pal_str name)
+/* NULL: there is no such file. */
+static const pal_page_entry *find_entry(pal_str name)
 {
     for (const pal_page_entry *entry = pal_page_entries; entry->name; entry++) {
         if (pal_str_is(name, entry->name))
@@ -159,7 +160,7 @@ pal_status pal_page_index(pal_call *call, pal_error *err)
 pal_status pal_page_file(pal_call *call, pal_error *err)
 {
     const pal_config_server *config = &call->server->config->server;
-    const pal_page_entry *entry = pal_page_find(call->params[1]);
+    const pal_page_entry *entry = find_entry(call->params[1]);
     /* The directory may lack the HTML; the built-in HTML has the other hash. */
     bool is_version = pal_str_is(call->params[0], pal_page_hash) ||
             (config->page_dir.len && pal_str_is(call->params[0], PAL_PAGE_DIR_HASH));

@@ -20,9 +20,6 @@ typedef struct pal_page_entry {
 extern const pal_page_entry pal_page_entries[];
 extern const char pal_page_hash[];
 
-/* NULL: there is no such file. */
-const pal_page_entry *pal_page_find(pal_str name);
-
 /* The hash in the URLs of files that are read from server.page_dir. */
 #define PAL_PAGE_DIR_HASH "dir"
 

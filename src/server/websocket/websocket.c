@@ -537,7 +537,7 @@ bool pal_websocket_new(pal_websocket_loop *loop, const pal_websocket_options *op
     return true;
 }
 
-void pal_websocket_hold(pal_websocket *s)
+static void hold(pal_websocket *s)
 {
     atomic_fetch_add(&s->holders, 1);
 }
@@ -554,7 +554,7 @@ void pal_websocket_poke(pal_websocket *s)
     pthread_mutex_lock(&loop->lock);
     if (!s->is_poked && !loop->is_closed) {
         s->is_poked = true;
-        pal_websocket_hold(s);
+        hold(s);
         s->next_poked = loop->poked;
         loop->poked = s;
     }

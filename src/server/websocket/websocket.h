@@ -86,9 +86,9 @@ void pal_websocket_loop_free(pal_websocket_loop *loop);
  * the descriptor. */
 bool pal_websocket_new(pal_websocket_loop *loop, const pal_websocket_options *options,
         pal_websocket **out_socket);
-/* References. A connection that has not ended holds one itself. */
-void pal_websocket_hold(pal_websocket *socket);
-void pal_websocket_release(pal_websocket *socket); /* accepts NULL */
+/* Ends the reference of the opener. A connection that has not ended holds one itself. Accepts
+ * NULL. */
+void pal_websocket_release(pal_websocket *socket);
 
 /* Sends a text message. Returns false if the connection has ended or is ending. */
 bool pal_websocket_send(pal_websocket *socket, pal_str text);

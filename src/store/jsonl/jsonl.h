@@ -248,8 +248,6 @@ PAL_CHECKED pal_status pal_jsonl_meta_save(
         jsonl_engine *engine, memory_session *session, jsonl_file *file, pal_error *err);
 /* Writes the body of the checkpoint for a summary that PicoClaw made. */
 void pal_jsonl_summary_write(pal_buf *body, pal_str summary);
-/* Remembers which meta file was read or written last. */
-void pal_jsonl_meta_note(jsonl_engine *engine, jsonl_file *file);
 /* Reads whether Palaver wrote the meta file, and the session's time of update in it. Returns false
  * if there is no readable meta file. */
 bool pal_jsonl_meta_look(

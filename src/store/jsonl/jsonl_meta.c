@@ -162,7 +162,8 @@ static pal_status fill(memory_session *session, const jsonl_file *file, pal_aren
     return pal_arena_failure(arena) == PAL_OK ? PAL_OK : pal_no_memory(err);
 }
 
-void pal_jsonl_meta_note(jsonl_engine *engine, jsonl_file *file)
+/* Remembers which meta file was read or written last. */
+static void note_meta(jsonl_engine *engine, jsonl_file *file)
 {
     char path[JSONL_PATH_MAX];
     struct stat facts;
@@ -206,7 +207,7 @@ pal_status pal_jsonl_meta_save(
     status = pal_jsonl_replace(engine, path, pal_buf_str(&text), err);
     if (status != PAL_OK)
         goto out;
-    pal_jsonl_meta_note(engine, file);
+    note_meta(engine, file);
     status = keep_text(file, pal_buf_str(&text), err);
 out:
     pal_buf_done(&text);
@@ -342,7 +343,7 @@ pal_status pal_jsonl_meta_load(
         return pal_no_memory(err);
     pal_buf_init(&text, PAL_PICOCLAW_META_MAX);
     pal_jsonl_file_path(file, ".meta.json", path);
-    pal_jsonl_meta_note(engine, file);
+    note_meta(engine, file);
     status = pal_jsonl_read_file(engine, path, PAL_PICOCLAW_META_MAX, &text, NULL, &why);
     if (status == PAL_OK) {
         status = compare(engine, session, file, pal_buf_str(&text), arena, err);

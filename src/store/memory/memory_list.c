@@ -71,7 +71,8 @@ pal_status pal_memory_find(pal_engine *base, pal_str tenant, pal_session_by by, 
     return status;
 }
 
-pal_session_state pal_memory_state(const memory_session *session, int64_t now_ms)
+/* An expired session counts as in the trash, even before the sweep moves it there. */
+static pal_session_state state_of(const memory_session *session, int64_t now_ms)
 {
     return pal_memory_session_expired(session, now_ms) ? PAL_SESSION_TRASH
                                                     : session->info->record.state;
@@ -194,7 +195,7 @@ static pal_inbox_owner owner_of(const memory_session *session)
 
 static bool is_owner(const memory_session *session, const pal_inbox_owner *after, int64_t now_ms)
 {
-    return session->inbox && pal_memory_state(session, now_ms) == PAL_SESSION_ACTIVE &&
+    return session->inbox && state_of(session, now_ms) == PAL_SESSION_ACTIVE &&
             compare_owners(owner_of(session), *after) > 0;
 }
 

@@ -350,9 +350,6 @@ void pal_memory_engine_clear(memory_engine *engine);
 
 /* ---- memory_list.c ---- */
 
-/* Returns the session's state; an expired session counts as in the trash even before the sweep
- * moves it there. */
-pal_session_state pal_memory_state(const memory_session *session, int64_t now_ms);
 /* Copies the session's record into the arena. */
 void pal_memory_session_copy(
         const memory_session *session, pal_arena *arena, pal_session_row *out_row);

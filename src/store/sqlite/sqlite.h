@@ -278,11 +278,6 @@ pal_status pal_sqlite_record_drop(pal_sql_conn *conn, pal_work *work);
 /* Removes expired records, up to the limit of the sweep. */
 PAL_CHECKED pal_status pal_sqlite_records_sweep(pal_sql_conn *conn, pal_work *work);
 
-/* Stores a blob of the tenant if it is new and does not exist yet. Returns its number, or 0 if it
- * does not exist and is not new. */
-PAL_CHECKED pal_status pal_sqlite_blob_keep(pal_sql_conn *conn, int64_t tenant,
-        const pal_work_blob *blob, int64_t now_ms, int64_t *out_blob, pal_error *err);
-
 /* ---- sqlite_index.c ---- */
 
 #define PAL_SQLITE_TERM_SIZE 24

@@ -29,7 +29,9 @@ static pal_status blob_touch(pal_sql_conn *conn, int64_t blob, int64_t now_ms, p
     return pal_sql_run(&sql, err);
 }
 
-pal_status pal_sqlite_blob_keep(pal_sql_conn *conn, int64_t tenant, const pal_work_blob *blob,
+/* Stores a blob of the tenant if it is new and does not exist yet. *out_blob is its number, or 0 if
+ * it does not exist and is not new. */
+static pal_status blob_keep(pal_sql_conn *conn, int64_t tenant, const pal_work_blob *blob,
         int64_t now_ms, int64_t *out_blob, pal_error *err)
 {
     pal_sql sql;
@@ -63,7 +65,7 @@ pal_status pal_sqlite_blob_put(pal_sql_conn *conn, pal_work *work)
     pal_status status = pal_sqlite_tenant(conn, work->tenant, true, &tenant, &work->op->error);
 
     if (status == PAL_OK)
-        status = pal_sqlite_blob_keep(
+        status = blob_keep(
                 conn, tenant, work->blobs, work->now_ms, &blob, &work->op->error);
     return status;
 }
@@ -96,7 +98,7 @@ static pal_status write_blobs(
     for (size_t i = 0; i < work->blobs_len; i++) {
         pal_sql sql;
         int64_t blob;
-        pal_status status = pal_sqlite_blob_keep(
+        pal_status status = blob_keep(
                 conn, head->tenant, &work->blobs[i], work->now_ms, &blob, &work->op->error);
 
         if (status != PAL_OK)

@@ -26,9 +26,6 @@ struct pal_vocab {
     uint32_t index_mask;
 };
 
-/* Returns the number of the token with these bytes, or PAL_TOKEN_NONE. */
-uint32_t pal_vocab_find(const struct pal_vocab *vocab, const unsigned char *bytes, uint32_t len);
-
 /* Reads tiktoken's format, numbers the tokens and indexes them. */
 pal_status pal_vocab_read(struct pal_vocab *vocab, pal_str text, pal_arena *arena, pal_error *err);
 

@@ -15,7 +15,8 @@ static uint64_t bytes_hash(const unsigned char *bytes, uint32_t len)
     return hash;
 }
 
-uint32_t pal_vocab_find(const struct pal_vocab *vocab, const unsigned char *bytes, uint32_t len)
+/* Returns the number of the token with these bytes, or PAL_TOKEN_NONE. */
+static uint32_t find_token(const struct pal_vocab *vocab, const unsigned char *bytes, uint32_t len)
 {
     uint32_t at = (uint32_t)bytes_hash(bytes, len) & vocab->index_mask;
 
@@ -116,7 +117,7 @@ static pal_status index_make(struct pal_vocab *vocab, pal_arena *arena, pal_erro
         const struct pal_vocab_token *token = &vocab->tokens[i];
         uint32_t at = (uint32_t)bytes_hash(token->bytes, token->len) & vocab->index_mask;
 
-        if (pal_vocab_find(vocab, token->bytes, token->len) != PAL_TOKEN_NONE) {
+        if (find_token(vocab, token->bytes, token->len) != PAL_TOKEN_NONE) {
             return pal_error_set(
                     err, PAL_INVALID, "line %u: duplicate token", token->line);
         }
@@ -185,7 +186,7 @@ static uint32_t pair_rank(
 {
     uint32_t start = at > 0 ? ends[at - 1] : 0;
 
-    return pal_vocab_find(vocab, bytes + start, ends[at + 1] - start);
+    return find_token(vocab, bytes + start, ends[at + 1] - start);
 }
 
 /* Merges the bytes the slow way with all tokens that rank below `limit`. Writes the ends of the
@@ -229,8 +230,8 @@ pal_status pal_vocab_merge(struct pal_vocab *vocab, pal_error *err)
         token->right = i;
         token->is_merged = parts == 2 || token->len == 1;
         if (parts == 2) {
-            token->left = pal_vocab_find(vocab, token->bytes, ends[0]);
-            token->right = pal_vocab_find(vocab, token->bytes + ends[0], token->len - ends[0]);
+            token->left = find_token(vocab, token->bytes, ends[0]);
+            token->right = find_token(vocab, token->bytes + ends[0], token->len - ends[0]);
         } else if (parts > 2 &&
                 merge_slowly(vocab, token->bytes, token->len, PAL_TOKEN_NONE, ends) == 1) {
             /* The linear method requires that the parts of a token rank before the token. */

@@ -13,7 +13,8 @@
 static const char *const old_versions[] = {
         PAL_TOOL_MCP_OLD_VERSION, "2025-06-18", "2025-03-26", "2024-11-05"};
 
-bool pal_tool_mcp_version_is_known(pal_str version, const char **out_version)
+/* Versions of the old era. */
+static bool is_known_version(pal_str version, const char **out_version)
 {
     for (size_t i = 0; i < sizeof(old_versions) / sizeof(*old_versions); i++) {
         if (pal_str_is(version, old_versions[i])) {
@@ -81,7 +82,7 @@ static void on_initialize(pal_tool_mcp_request *request, const pal_tool_mcp_answ
     }
     pal_str version =
             pal_json_string(pal_json_find(answer->result, "protocolVersion"), mcp->scratch);
-    if (!pal_tool_mcp_version_is_known(version, &mcp->version)) {
+    if (!is_known_version(version, &mcp->version)) {
         pal_tool_mcp_on_disconnect(mcp, true,
                 "'%.*s' uses MCP revision '%.*s', which is not supported",
                 PAL_STR_ARG(mcp->config.name), PAL_STR_ARG(version));
@@ -131,7 +132,7 @@ static void choose(pal_tool_mcp *mcp, pal_json versions)
             return;
         }
         /* Versions are dates, so the later one compares greater. */
-        if (pal_tool_mcp_version_is_known(pal_json_string(one, mcp->scratch), &known) &&
+        if (is_known_version(pal_json_string(one, mcp->scratch), &known) &&
                 (!old || strcmp(known, old) > 0))
             old = known;
     }

@@ -325,7 +325,6 @@ void pal_tool_mcp_list_soon(pal_tool_mcp *mcp); /* the server reported a change 
 void pal_tool_mcp_list_stop(pal_tool_mcp *mcp);
 void pal_tool_mcp_listen_start(pal_tool_mcp *mcp);
 void pal_tool_mcp_listen_stop(pal_tool_mcp *mcp);
-bool pal_tool_mcp_version_is_known(pal_str version, const char **out_version); /* old era */
 
 /* Converts a tool's result to parts, in the arena. */
 void pal_tool_mcp_result_read(pal_json result, pal_arena *arena, pal_tool_outcome *out_outcome);

@@ -403,13 +403,3 @@ bool fault_vfs_fired(void)
     pthread_mutex_unlock(&lock);
     return has_fired;
 }
-
-uint64_t fault_vfs_steps(void)
-{
-    uint64_t count;
-
-    pthread_mutex_lock(&lock);
-    count = steps;
-    pthread_mutex_unlock(&lock);
-    return count;
-}

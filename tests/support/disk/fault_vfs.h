@@ -34,8 +34,8 @@ void fault_vfs_track(uint64_t seed);
 void fault_vfs_arm(fault_kind kind, uint64_t at);
 void fault_vfs_clear(void);
 
-bool fault_vfs_fired(void);     /* since it was armed */
-uint64_t fault_vfs_steps(void); /* since it was armed, steps of that kind */
+/* Returns true if the fault has fired since it was armed. */
+bool fault_vfs_fired(void);
 
 /* Cuts the power now; does not return. */
 void fault_vfs_power_cut(void) __attribute__((noreturn));

@@ -72,7 +72,8 @@ pal_status pal_api_ops_failure(const pal_op *ops, size_t ops_len, pal_status sta
     return status;
 }
 
-void pal_api_session_changed(
+/* Responds with 200 and the session of the first operation, or with the first failure. */
+static void send_changed(
         pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err)
 {
     status = pal_api_ops_failure(ops, ops_len, status, err, &err);
@@ -300,7 +301,7 @@ static pal_status update_session(pal_call *call, pal_error *err)
         return status;
     request->session.id = session.id;
     *op = pal_op_update(&request->session, fields);
-    return pal_call_apply(call, op, 1, pal_api_session_changed, err);
+    return pal_call_apply(call, op, 1, send_changed, err);
 }
 
 static void put_status(pal_json_writer *writer, const char *status, pal_id session)
@@ -395,7 +396,7 @@ static pal_status restore_session(pal_call *call, pal_error *err)
     if (status != PAL_OK)
         return status;
     *op = pal_op_restore(call->caller.tenant, session);
-    return pal_call_apply(call, op, 1, pal_api_session_changed, err);
+    return pal_call_apply(call, op, 1, send_changed, err);
 }
 
 static void erased(

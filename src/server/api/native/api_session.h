@@ -12,11 +12,6 @@ extern const pal_api_object pal_api_session_settings;
  * read on a worker. */
 void pal_api_session_send(pal_call *call, pal_id session, unsigned code);
 
-/* For pal_call_apply(): responds with 200 and the session of the first operation, or with the first
- * failure. */
-void pal_api_session_changed(
-        pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err);
-
 /* A request that creates, updates or forks a session. */
 typedef struct pal_api_session_request {
     pal_session session; /* the members that a client can set, and the tenant */

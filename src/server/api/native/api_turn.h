@@ -113,12 +113,6 @@ void pal_api_turn_follow(pal_api_turn *turn);
 PAL_CHECKED pal_status pal_api_turn_stream(
         pal_call *call, const pal_turn_info *info, uint64_t after, pal_error *err);
 
-/* Call it on a worker. Answers when the turn stops. */
-void pal_api_turn_await(pal_api_turn *turn);
-
-/* Call it on a worker. Answers from recorded messages, if the turn is no longer known. */
-void pal_api_turn_recall(pal_api_turn *turn);
-
 /* Call it on a worker. Reads the recorded messages and responds with the outcome. */
 void pal_api_turn_send(pal_api_turn *turn);
 

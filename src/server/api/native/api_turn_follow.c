@@ -143,7 +143,8 @@ static bool stands_still(pal_turn_state state)
     return state == PAL_TURN_PAUSED || state == PAL_TURN_ASKING || state >= PAL_TURN_DONE;
 }
 
-void pal_api_turn_await(pal_api_turn *turn)
+/* Answers when the turn stops. Runs on a worker. */
+static void await_stop(pal_api_turn *turn)
 {
     static const pal_run_handlers handlers = {
             .event = event, .done = ended, .failed = ended, .has_no_arena = true};
@@ -217,7 +218,8 @@ static void answer_lost(pal_call *call)
     pal_call_fail(call, status, &err);
 }
 
-void pal_api_turn_recall(pal_api_turn *turn)
+/* Answers from recorded messages, if the turn is no longer known. Runs on a worker. */
+static void recall(pal_api_turn *turn)
 {
     pal_call *call = turn->call;
     pal_message_page list;
@@ -246,7 +248,7 @@ void pal_api_turn_follow(pal_api_turn *turn)
     else if (turn->is_stream)
         status = pal_api_turn_stream(call, &turn->info, turn->stream_after, &err);
     else
-        pal_api_turn_await(turn);
+        await_stop(turn);
     if (status != PAL_OK)
         pal_call_fail(call, status, &err);
 }
@@ -261,7 +263,7 @@ static void after_start(pal_exchange *x)
         return;
     }
     if (info->replayed && pal_id_is_none(info->turn))
-        pal_api_turn_recall(turn);
+        recall(turn);
     else
         pal_api_turn_follow(turn);
 }

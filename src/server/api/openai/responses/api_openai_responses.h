@@ -332,9 +332,6 @@ bool pal_response_events_end_whole(const pal_response_events *events);
 /* Returns the lengths of the deltas as a JSON array. Empty if they are too large to store. */
 pal_str pal_response_events_deltas(pal_response_events *events);
 
-/* Whether a stored item is shown. Empty blocks of reasoning are not. */
-bool pal_response_item_is_shown(const pal_openai_item *item);
-
 /* ---- Running (api_openai_responses_run.c) ---- */
 
 /* Runs the turn in request->turn.session and answers. If the session has changed since, calls

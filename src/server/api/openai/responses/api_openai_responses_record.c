@@ -392,7 +392,8 @@ pal_status pal_response_find(pal_call *call, pal_str id, pal_response *out_respo
 
 /* ---- Showing ---- */
 
-bool pal_response_item_is_shown(const pal_openai_item *item)
+/* Empty blocks of reasoning are not shown. */
+static bool is_shown(const pal_openai_item *item)
 {
     size_t first, len;
     pal_openai_item_parts(item->message, item->index, &first, &len);
@@ -469,7 +470,7 @@ pal_status pal_response_output(pal_call *call, const pal_response *response,
     if (!items)
         return pal_arena_checked(call->arena, err);
     for (size_t i = 0; i < len; i++) {
-        if (pal_response_item_is_shown(&items[i]))
+        if (is_shown(&items[i]))
             items[shown++] = items[i];
     }
     *out_items = items;
