@@ -179,8 +179,8 @@ export function composer({ draft: place, isBusy, send, stop, gauge = null, onEmp
             submit(lane.peek());
         } },
     () => problem.value && h('p', { class: 'problem', role: 'alert' }, problem.value),
-    () => editing.value && h('p', { class: 'note' }, `You are editing message ${editing.value}. The `
-        + 'messages after it will be hidden.', h('button', { type: 'button', class: 'linklike',
+    () => editing.value && h('p', { class: 'note' }, `You are editing message ${editing.value}. `
+        + 'The messages after it will be hidden.', h('button', { type: 'button', class: 'linklike',
         onclick: clear }, 'Cancel')),
     h('div', { class: 'chips' }, chips), text, picker,
     h('div', { class: 'tools' },

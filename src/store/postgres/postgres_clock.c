@@ -2,8 +2,8 @@
  *
  * The clocks of machines differ, sometimes by minutes. If each process compared expiries with its
  * own clock, one would take the leases of another while they are held. So every batch returns the
- * database's time. The database read it after the batch was sent and before its result arrived. This
- * gives an interval for the difference to this machine's monotonic clock, and the intervals of
+ * database's time. The database read it after the batch was sent and before its result arrived.
+ * This gives an interval for the difference to this machine's monotonic clock, and the intervals of
  * several batches have only a small part in common. The monotonic clock does not change when the
  * time is set.
  *

@@ -109,8 +109,8 @@ static pal_status build_index(
     return status == PAL_OK ? run_alone(&store->writer, step->text, out_code, err) : status;
 }
 
-/* The lock is tried without waiting. The building of an index waits for all earlier statements, so it
- * would wait for a statement that waits for the lock. */
+/* The lock is tried without waiting. The building of an index waits for all earlier statements, so
+ * it would wait for a statement that waits for the lock. */
 static pal_status run_with_guard(pal_postgres *store, const pal_postgres_step *step, int version,
         char out_code[6], pal_error *err)
 {

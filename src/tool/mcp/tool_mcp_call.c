@@ -66,7 +66,8 @@ static void free_call(pal_tool_mcp_call *call)
     pal_free(call);
 }
 
-void pal_tool_mcp_call_end(pal_tool_mcp_call *call, const pal_tool_outcome *outcome)
+/* Frees the call before the callback. */
+static void end_call(pal_tool_mcp_call *call, const pal_tool_outcome *outcome)
 {
     pal_tool_on_outcome on_outcome = call->order.on_outcome;
     void *user = call->order.user;
@@ -95,7 +96,7 @@ void pal_tool_mcp_call_fail_with(pal_tool_mcp_call *call, pal_str text)
 {
     const pal_part part = {.kind = PAL_PART_TEXT, .text = text};
     const pal_tool_outcome outcome = {.is_error = true, .parts = &part, .parts_len = 1};
-    pal_tool_mcp_call_end(call, &outcome);
+    end_call(call, &outcome);
 }
 
 static void on_timeout(pal_timer *timer)
@@ -205,7 +206,7 @@ void pal_tool_mcp_call_suspend(pal_tool_mcp_call *call)
     else if (len == 0 && call->handle.task.len == 0)
         go_on(call, handle, (pal_str){0});
     else
-        pal_tool_mcp_call_end(
+        end_call(
                 call, &(pal_tool_outcome){.handle = handle, .has_questions = len > 0});
 }
 
@@ -281,7 +282,7 @@ void pal_tool_mcp_call_end_with(pal_tool_mcp_call *call, pal_json result)
     if (pal_arena_failure(mcp->scratch))
         pal_tool_mcp_call_fail(call, "out of memory for the result of the tool");
     else
-        pal_tool_mcp_call_end(call, &outcome);
+        end_call(call, &outcome);
 }
 
 static void on_answer(pal_tool_mcp_request *request, const pal_tool_mcp_answer *answer)

@@ -211,8 +211,7 @@ PAL_CHECKED pal_status pal_tool_mcp_call_send(pal_tool_mcp_call *call, const cha
         pal_str name, pal_str params,
         void (*on_answer)(pal_tool_mcp_request *request, const pal_tool_mcp_answer *answer),
         pal_error *err);
-/* Ends the call. All of them free it before the callback. */
-void pal_tool_mcp_call_end(pal_tool_mcp_call *call, const pal_tool_outcome *outcome);
+/* Fails the call. Both free it before the callback. */
 void pal_tool_mcp_call_fail(pal_tool_mcp_call *call, const char *format, ...) PAL_PRINTF(2, 3);
 void pal_tool_mcp_call_fail_with(pal_tool_mcp_call *call, pal_str text); /* the server's text */
 /* Ends the call with a result of the server, or with a handle. */

@@ -175,8 +175,9 @@ void pal_servers_leave(pal_turn *turn)
 
 /* ---- Opening ---- */
 
-/* Tools are shown as NAME__TOOL. Servers must not have names such as "files" and "files__old": a tool
- * of the first could then have a name of the second, and the second one's rules would apply to it. */
+/* Tools are shown as NAME__TOOL. Servers must not have names such as "files" and "files__old": a
+ * tool of the first could then have a name of the second, and the rules for the second would apply
+ * to it. */
 static pal_status check_names(const pal_runtime_options *options, pal_error *err)
 {
     for (size_t i = 0; i < options->tool_servers_len; i++) {
