@@ -41,7 +41,7 @@ pal_call *pal_call_begin(pal_server *server, pal_exchange *x)
     if (server->trace) {
         pal_trace_span_id parent;
         bool has_parent =
-                pal_trace_span_id_from_header(pal_exchange_header(x, "traceparent"), &parent);
+                pal_trace_span_id_from_header(x->headers.traceparent, &parent);
         call->span = pal_trace_span_id_new(has_parent ? &parent : NULL);
     }
     x->call = call;
@@ -126,7 +126,7 @@ static void answer_long(pal_exchange *x, unsigned code, pal_buf *body)
     pal_buf zipped;
     pal_buf_init(&zipped, body->len);
     pal_exchange_add_header(x, "vary", pal_str_of("accept-encoding"));
-    if (pal_gzip_is_accepted(pal_exchange_header(x, "accept-encoding")) &&
+    if (pal_gzip_is_accepted(x->headers.accept_encoding) &&
             pal_gzip_compress(pal_buf_str(body), &zipped)) {
         pal_exchange_add_header(x, "content-encoding", pal_str_of("gzip"));
         pal_exchange_answer_with(x, code, json_type, &zipped);
@@ -229,20 +229,10 @@ void pal_call_streaming(pal_call *call)
     pal_idempotency_end(call);
 }
 
-void pal_call_belongs(pal_call *call, pal_id session)
-{
-    call->owner = session;
-}
-
-void pal_call_is_mixed(pal_call *call)
-{
-    call->is_mixed = true;
-}
-
 void pal_call_trace_turn(pal_call *call, const pal_turn_info *info, pal_str model)
 {
     if (!pal_id_is_none(info->session))
-        pal_call_belongs(call, info->session);
+        call->owner = info->session;
     if (call->server->trace && !pal_id_is_none(info->turn))
         pal_trace_turn(call->server->trace, &call->span, call->caller.tenant, info->session,
                 info->turn, model);
@@ -286,14 +276,14 @@ static void note_owner(pal_call *call, const pal_op *ops, size_t ops_len)
         if (ops[i].status != PAL_OK)
             continue;
         if (ops[i].kind == PAL_OP_ERASE) {
-            pal_call_belongs(call, (pal_id){{0}});
+            call->owner = (pal_id){{0}};
             return;
         }
         if (makes || pal_id_is_none(owner))
             owner = ops[i].session;
     }
     if (!pal_id_is_none(owner))
-        pal_call_belongs(call, owner);
+        call->owner = owner;
 }
 
 static void applied(

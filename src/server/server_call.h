@@ -38,6 +38,13 @@ struct pal_call {
     int64_t fail_retry_ms;
     /* A JSON object with more members for the native envelope; may be empty. */
     pal_str fail_members;
+    /* The session that the response is about; none: it belongs to no session. A stored response is
+     * erased with its session. pal_call_session(), pal_call_apply() and pal_call_trace_turn() set
+     * this; the last one counts. */
+    pal_id owner;
+    /* The response is about several sessions. It is not stored, and a repeat gets an error that
+     * says so. */
+    bool is_mixed;
 
     /* Private: used by server_*.c only. */
     pal_buf buf;            /* the body of the response */
@@ -46,8 +53,6 @@ struct pal_call {
     /* NULL: the request has no idempotency key, or it was released. */
     struct pal_idempotent *idempotent;
     pal_trace_span_id span; /* the span of the request, if traces are made */
-    pal_id owner;           /* see pal_call_belongs(); none: the response belongs to no session */
-    bool is_mixed;          /* see pal_call_is_mixed() */
     bool is_forgotten;      /* the response must not be stored for a repeat */
     bool is_on_worker;      /* runs on a worker since before its body was parsed */
     pal_status status;      /* the status of the failure; PAL_OK: the call did not fail */
@@ -82,13 +87,6 @@ void pal_call_put_native_failure(
 /* Call this before pal_exchange_stream(). The same request with the same idempotency key may then
  * arrive again while the stream runs; it finds the first turn by derived ids. */
 void pal_call_streaming(pal_call *call);
-
-/* Sets the session that the response is about. The stored response is erased with that session. The
- * last call counts. pal_call_session(), pal_call_apply() and pal_call_trace_turn() call this. */
-void pal_call_belongs(pal_call *call, pal_id session);
-/* The response is about several sessions. It is not stored, and a repeat gets an error that says
- * so. */
-void pal_call_is_mixed(pal_call *call);
 
 /* A turn of this call is running. If traces are made, the turn is traced. Can be called from any
  * thread, before the response. */

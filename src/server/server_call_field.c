@@ -123,6 +123,6 @@ pal_status pal_call_session(pal_call *call, pal_str name, pal_session *out_sessi
         /* The text that Skillian sends. */
         return pal_error_set(err, PAL_NOT_FOUND, "Session not found");
     if (status == PAL_OK)
-        pal_call_belongs(call, out_session->id);
+        call->owner = out_session->id;
     return status;
 }

@@ -111,7 +111,7 @@ static pal_status find_route(pal_call *call, pal_match *out_match, pal_error *er
 static void add_cors(pal_call *call)
 {
     pal_exchange *x = call->exchange;
-    pal_str origin = pal_exchange_header(x, "origin");
+    pal_str origin = x->headers.origin;
     if (!origin.len || !pal_server_settings_allows(call->server->settings, origin))
         return;
     pal_exchange_add_header(x, "access-control-allow-origin", origin);
@@ -125,7 +125,7 @@ static void add_cors(pal_call *call)
 static void answer_options(pal_call *call, const pal_match *match)
 {
     pal_exchange *x = call->exchange;
-    pal_str origin = pal_exchange_header(x, "origin");
+    pal_str origin = x->headers.origin;
     pal_str headers = pal_exchange_header(x, "access-control-request-headers");
     if (origin.len && pal_server_settings_allows(call->server->settings, origin)) {
         pal_exchange_add_header(x, "access-control-allow-methods", pal_str_of(match->allowed));
@@ -162,8 +162,8 @@ static pal_status admit(pal_call *call, pal_error *err)
     if (status != PAL_OK)
         return status;
     bool has_key = call->caller.key_id.len > 0;
-    pal_exchange_set_owner(
-            call->exchange, call->caller.key_id, call->server->settings->streams_per_key);
+    call->exchange->owner = call->caller.key_id;
+    call->exchange->owner_streams_max = call->server->settings->streams_per_key;
     pal_str who = has_key ? call->caller.key_id : call->exchange->peer;
     /* The node that passed the request on has counted it. */
     if (call->is_passed)
@@ -186,7 +186,7 @@ static pal_status parse_body(pal_call *call, pal_error *err)
 {
     pal_error inner = {0};
     pal_str body = pal_buf_str(&call->exchange->body);
-    pal_str type = pal_exchange_header(call->exchange, "content-type");
+    pal_str type = call->exchange->headers.content_type;
     bool is_any = call->route->flags & PAL_API_ANY_JSON;
     if (!(call->route->flags & (PAL_API_JSON | PAL_API_ANY_JSON)))
         return PAL_OK;
@@ -195,7 +195,7 @@ static pal_status parse_body(pal_call *call, pal_error *err)
     if (!is_any && pal_text_begins_nocase(type, "multipart/"))
         return pal_call_refuse(call, 415, "unsupported_media_type", PAL_INVALID, err,
                 "the body must be JSON; send content-type application/json");
-    pal_str encoding = pal_exchange_header(call->exchange, "content-encoding");
+    pal_str encoding = call->exchange->headers.content_encoding;
     if (encoding.len && !pal_text_is_nocase(encoding, "identity"))
         return pal_call_refuse(call, 415, "unsupported_media_type", PAL_INVALID, err,
                 "the body has the content-encoding '%.*s'; send it uncompressed",
@@ -321,8 +321,8 @@ bool pal_server_admit(pal_exchange *x, void *user)
     pal_status status = prepare(call, &answered, &err);
     if (status != PAL_OK)
         pal_call_fail(call, status, &err);
-    else if (!answered && !takes_body(call->route))
-        pal_exchange_limit_body(x, PAL_SERVER_STRAY_BODY_BYTES_MAX);
+    else if (!answered && !takes_body(call->route) && x->body_max > PAL_SERVER_STRAY_BODY_BYTES_MAX)
+        x->body_max = PAL_SERVER_STRAY_BODY_BYTES_MAX;
     return status == PAL_OK && !answered;
 }
 

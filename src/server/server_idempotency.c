@@ -148,7 +148,7 @@ static pal_status digest_text(const pal_str *texts, size_t texts_len, char out[D
 static pal_status digest_request(const pal_exchange *x, char out[DIGEST_TEXT_SIZE])
 {
     const pal_str texts[] = {x->method, x->path, pal_buf_str(&x->body),
-            x->query, pal_exchange_header(x, "x-palaver-session"),
+            x->query, x->headers.session,
             pal_exchange_header(x, "mcp-session-id")};
     bool is_plain = texts[3].len == 0 && texts[4].len == 0 && texts[5].len == 0;
     return digest_text(texts, is_plain ? 3 : sizeof texts / sizeof *texts, out);
@@ -423,7 +423,7 @@ static bool is_write(pal_str method)
 pal_status pal_idempotency_begin(pal_call *call, bool *out_answered, pal_error *err)
 {
     pal_record record;
-    pal_str key = pal_exchange_header(call->exchange, "idempotency-key");
+    pal_str key = call->exchange->headers.idempotency_key;
     *out_answered = false;
     if (key.len == 0 || !is_write(call->exchange->method))
         return PAL_OK;

@@ -341,10 +341,10 @@ static int64_t period_start(bool is_monthly)
 static pal_str secret_of(const pal_exchange *x)
 {
     static const char scheme[] = "bearer ";
-    pal_str header = pal_exchange_header(x, "authorization");
+    pal_str header = x->headers.authorization;
     size_t len = sizeof scheme - 1;
     if (header.len == len || !pal_text_begins_nocase(header, scheme))
-        return pal_exchange_header(x, "x-api-key");
+        return x->headers.api_key;
     while (len < header.len && header.data[len] == ' ')
         len++;
     return pal_str_make(header.data + len, header.len - len);
@@ -377,7 +377,7 @@ pal_status pal_auth_refuse_wrong(pal_call *call, const char *why, pal_error *err
 /* Only the key of an admin can name another tenant. */
 static pal_status choose_tenant(pal_call *call, const pal_key *key, pal_error *err)
 {
-    pal_str asked = pal_exchange_header(call->exchange, "x-palaver-tenant");
+    pal_str asked = call->exchange->headers.tenant;
     call->caller.tenant = key ? key->tenant : pal_str_of("default");
     if (asked.len == 0 || pal_str_equal(asked, call->caller.tenant))
         return PAL_OK;
@@ -418,8 +418,8 @@ static pal_status find_caller_key(
 {
     pal_auth *auth = call->server->auth;
     pal_str secret = secret_of(call->exchange);
-    pal_str half = pal_exchange_header(call->exchange, PAL_LOGIN_HALF);
-    pal_str cookie = pal_login_cookie_of(pal_exchange_header(call->exchange, "cookie"));
+    pal_str half = call->exchange->headers.page_half;
+    pal_str cookie = pal_login_cookie_of(call->exchange->headers.cookie);
     call->caller.is_login = !secret.len && half.len && cookie.len;
     *out_is_given = secret.len || call->caller.is_login;
     if (!*out_is_given)
@@ -510,7 +510,7 @@ bool pal_auth_origin_is_own(const pal_call *call, pal_str origin, bool any_schem
     static const char *const schemes[] = {"http://", "https://"};
     const pal_config_server *config = &call->server->config->server;
     bool is_tls = config->tls_certificate.len || config->tls_key.len;
-    pal_str host = pal_exchange_header(call->exchange, "host");
+    pal_str host = call->exchange->headers.host;
     for (size_t i = 0; i < 2; i++) {
         size_t len = strlen(schemes[i]);
         if (origin.len != len + host.len || memcmp(origin.data, schemes[i], len) != 0)
@@ -525,7 +525,7 @@ bool pal_auth_origin_is_own(const pal_call *call, pal_str origin, bool any_schem
  * origin. */
 static bool is_own_page(const pal_call *call, pal_str origin)
 {
-    pal_str site = pal_exchange_header(call->exchange, "sec-fetch-site");
+    pal_str site = call->exchange->headers.fetch_site;
     if (site.len)
         return pal_str_is(site, "same-origin") || pal_str_is(site, "none");
     return origin.len == 0 || pal_auth_origin_is_own(call, origin, false);
@@ -543,7 +543,7 @@ static bool is_navigation(const pal_call *call)
 
 pal_status pal_auth_own_page(pal_call *call, pal_error *err)
 {
-    if (is_own_page(call, pal_exchange_header(call->exchange, "origin")))
+    if (is_own_page(call, call->exchange->headers.origin))
         return PAL_OK;
     return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
             "a login counts only for requests of the server's own page; send a key in the header "
@@ -561,8 +561,8 @@ pal_status pal_auth_local(pal_call *call, pal_error *err)
         status = pal_auth_has_keys(call->server->auth, &any, err);
     if (status != PAL_OK || any)
         return status;
-    pal_str host = pal_exchange_header(call->exchange, "host");
-    pal_str origin = pal_exchange_header(call->exchange, "origin");
+    pal_str host = call->exchange->headers.host;
+    pal_str origin = call->exchange->headers.origin;
     if (!pal_auth_address_is_local(host))
         return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
                 "host '%.*s' is not allowed while the server has no keys; use localhost, or create "

@@ -14,7 +14,6 @@
 
 #define PAL_LOGIN_SECRET_SIZE 65 /* 64 hex digits, NUL */
 #define PAL_LOGIN_COOKIE "palaver_page"
-#define PAL_LOGIN_HALF "x-palaver-page"
 
 typedef struct pal_login {
     char cookie[PAL_LOGIN_SECRET_SIZE];

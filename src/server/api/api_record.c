@@ -105,7 +105,7 @@ static pal_str key_of(pal_call *call, pal_str body, const name_row *row, pal_str
 
 pal_str pal_api_conversation_name(pal_call *call, pal_str body)
 {
-    pal_str name = pal_exchange_header(call->exchange, "x-palaver-session");
+    pal_str name = call->exchange->headers.session;
     if (name.len)
         return name;
     for (size_t i = 0; i < sizeof name_rows / sizeof *name_rows; i++) {
@@ -122,7 +122,7 @@ pal_str pal_api_record_key(pal_call *call, pal_str body)
 {
     pal_config_recorder setting = call->server->settings->recorder;
     if (setting == PAL_CONFIG_RECORDER_OFF)
-        return pal_exchange_header(call->exchange, "x-palaver-session");
+        return call->exchange->headers.session;
     pal_str name = pal_api_conversation_name(call, body);
     if (name.len)
         return name;

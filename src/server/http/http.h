@@ -44,6 +44,37 @@ typedef struct pal_exchange_line {
     const char *value;
 } pal_exchange_line;
 
+/* The header of a request that another node has passed on (node/node_pass.h). */
+#define PAL_PASS_HEADER "x-palaver-node"
+
+/* Headers that many requests are checked for, so they are found once, when the head has arrived.
+ * pal_exchange_header() finds the others. */
+#define PAL_EXCHANGE_HEADERS(HEADER)             \
+    HEADER(accept_encoding, "accept-encoding")   \
+    HEADER(api_key, "x-api-key")                 \
+    HEADER(authorization, "authorization")       \
+    HEADER(content_encoding, "content-encoding") \
+    HEADER(content_type, "content-type")         \
+    HEADER(cookie, "cookie")                     \
+    HEADER(fetch_site, "sec-fetch-site")         \
+    HEADER(host, "host")                         \
+    HEADER(idempotency_key, "idempotency-key")   \
+    HEADER(origin, "origin")                     \
+    HEADER(page_half, "x-palaver-page")          \
+    HEADER(pass_token, PAL_PASS_HEADER)          \
+    HEADER(request_id, "x-request-id")           \
+    HEADER(session, "x-palaver-session")         \
+    HEADER(tenant, "x-palaver-tenant")           \
+    HEADER(traceparent, "traceparent")           \
+    HEADER(upgrade, "upgrade")
+
+/* The values of these headers; empty if a header is missing or empty. */
+typedef struct pal_exchange_headers {
+#define PAL_EXCHANGE_HEADER_MEMBER(member, name) pal_str member;
+    PAL_EXCHANGE_HEADERS(PAL_EXCHANGE_HEADER_MEMBER)
+#undef PAL_EXCHANGE_HEADER_MEMBER
+} pal_exchange_headers;
+
 /* One request and its response. Handlers read the first members. It is in its own arena. */
 struct pal_exchange {
     pal_str method;
@@ -53,24 +84,28 @@ struct pal_exchange {
     uint64_t body_len; /* bytes of the body that have arrived */
     pal_str peer;      /* the client's address, or the one that a trusted proxy reports */
     pal_str id;        /* the request's id: the client's if it is valid, otherwise a new one */
+    pal_exchange_headers headers;
     pal_arena *arena;  /* lives until the response was sent */
     /* The call that the layer above has begun (server_call.h); NULL: not yet. */
     struct pal_call *call;
     bool is_owner_full; /* a stream was refused because its owner has reached the limit */
+
+    /* The layer above can set these. */
+    pal_str owner; /* streams are counted by owner; empty: not counted. In the arena */
+    uint32_t owner_streams_max; /* streams of that owner at the same time; 0: no limit */
+    uint64_t body_max; /* a longer body is refused with 413; body_bytes_max at first. Only the
+                          listener's `admit` sets it */
+    bool is_large; /* uses the workers for large bodies, so that other requests need not wait */
     struct pal_carried *carried; /* another protocol carries the request; NULL: it came by HTTP */
 
     /* Private: used by http_*.c only. */
     pal_listener *listener;
     struct pal_connection *connection;
     pal_str target;     /* unchanged, with the query */
-    uint64_t body_max;  /* the largest body that is accepted, in bytes */
     uint64_t body_held; /* bytes of this body that are counted in bodies_len */
     bool has_body;      /* the head announces a body */
     bool is_chunked;    /* the body has chunks: the head does not announce its length */
     bool is_admitted;
-    pal_str owner; /* streams are counted by owner; empty: not counted */
-    uint32_t owner_streams_max;
-    bool is_large;      /* uses the workers for large bodies */
     pal_exchange_phase phase;
     bool is_counted;    /* counted in handled_len */
     bool is_watched;    /* pal_exchange_watch() has a callback for this exchange */
@@ -104,12 +139,6 @@ void pal_exchange_each_header(
 bool pal_exchange_query(pal_exchange *x, const char *name, pal_str *out_value);
 /* The name of the next query parameter, decoded. `*at` is 0 at first. False: there are no more. */
 bool pal_exchange_query_next(pal_exchange *x, size_t *at, pal_str *out_name);
-/* Refuses a longer body with 413. A body over body_bytes_max is always refused. Call it from the
- * listener's `admit`. */
-void pal_exchange_limit_body(pal_exchange *x, uint64_t bytes_max);
-/* Sets the owner of a stream that the exchange may become, and the most streams of that owner at
- * the same time (0: no limit). `owner` must live in the arena. */
-void pal_exchange_set_owner(pal_exchange *x, pal_str owner, uint32_t streams_max);
 
 /* ---- The response: exactly one response or stream; a handler may return before it ---- */
 
@@ -130,8 +159,6 @@ void pal_exchange_to_worker(pal_exchange *x, pal_exchange_work work);
 /* The same, but returns false instead of refusing. The exchange then still belongs to the
  * caller. */
 bool pal_exchange_try_worker(pal_exchange *x, pal_exchange_work work);
-/* Selects the workers for large bodies, so that other requests don't have to wait for this one. */
-void pal_exchange_set_large(pal_exchange *x, bool is_large);
 
 /* Calls `left` if the client leaves before the response. `left` is called at most once, on a
  * listener's thread and under a lock that the response takes: it must not block and must not use

@@ -262,6 +262,9 @@ static pal_carried *new_carried(pal_listener *listener, const pal_carried_reques
     atomic_init(&carried->holders, 2);
     pthread_mutex_init(&carried->lock, NULL);
     x->carried = carried;
+#define FIND(member, name) x->headers.member = request->carrier->header(name, request->user);
+    PAL_EXCHANGE_HEADERS(FIND)
+#undef FIND
     return carried;
 }
 

@@ -27,12 +27,6 @@
 
 /* ---- The request ---- */
 
-void pal_exchange_limit_body(pal_exchange *x, uint64_t bytes_max)
-{
-    if (bytes_max < x->body_max)
-        x->body_max = bytes_max;
-}
-
 void pal_exchange_free_body(pal_exchange *x)
 {
     atomic_fetch_sub(&x->listener->bodies_len, x->body_held);
@@ -45,17 +39,6 @@ void pal_exchange_set_id(pal_exchange *x)
     char id[PAL_ID_TEXT_SIZE];
     pal_id_to_text(pal_id_new(), id);
     x->id = pal_arena_copy(x->arena, pal_str_make(id, PAL_ID_TEXT_LEN));
-}
-
-void pal_exchange_set_owner(pal_exchange *x, pal_str owner, uint32_t streams_max)
-{
-    x->owner = owner;
-    x->owner_streams_max = streams_max;
-}
-
-void pal_exchange_set_large(pal_exchange *x, bool is_large)
-{
-    x->is_large = is_large;
 }
 
 pal_str pal_exchange_header(const pal_exchange *x, const char *name)

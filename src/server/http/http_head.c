@@ -37,6 +37,27 @@ static bool is_name(const char *key, size_t len, const char *name)
     return pal_text_is_nocase(pal_str_make(key, len), name);
 }
 
+/* The first line with a name counts. Blanks around a value do not belong to it (RFC 9110, section
+ * 5.5). */
+static void note_header(pal_exchange_headers *headers, const char *key, size_t key_len,
+        const char *value, size_t value_len)
+{
+#define PLACE(member, name) {name, offsetof(pal_exchange_headers, member)},
+    static const struct {
+        const char *name;
+        size_t offset;
+    } places[] = {PAL_EXCHANGE_HEADERS(PLACE)};
+#undef PLACE
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        pal_str *found = (pal_str *)((char *)headers + places[i].offset);
+        if (!is_name(key, key_len, places[i].name))
+            continue;
+        if (!found->data)
+            *found = pal_text_trim(pal_str_make(value, value_len));
+        return;
+    }
+}
+
 static void scan_length(head_scan *scan, const char *value, size_t len)
 {
     scan->lengths++;
@@ -81,6 +102,7 @@ static enum MHD_Result scan_line(void *user, enum MHD_ValueKind kind, const char
     /* A program that reads a CR as the end of a line would see another header there. */
     scan->is_value_bad |= memchr(value, '\r', value_len) != NULL;
     scan_gap(scan, key, value, value_len);
+    note_header(&scan->x->headers, key, key_len, value, value_len);
     if (is_name(key, key_len, "content-length")) {
         scan_length(scan, value, value_len);
     } else if (is_name(key, key_len, "transfer-encoding")) {
@@ -99,7 +121,7 @@ static enum MHD_Result scan_line(void *user, enum MHD_ValueKind kind, const char
 /* Uses the client's id if it has 1 to PAL_SERVER_REQUEST_ID_LEN_MAX printable characters. */
 static void choose_id(pal_exchange *x)
 {
-    pal_str id = pal_exchange_header(x, "x-request-id");
+    pal_str id = x->headers.request_id;
     bool is_fit = id.len > 0 && id.len <= PAL_SERVER_REQUEST_ID_LEN_MAX;
     for (size_t i = 0; i < id.len && is_fit; i++)
         is_fit = id.data[i] > ' ' && id.data[i] <= '~';

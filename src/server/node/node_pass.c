@@ -475,7 +475,7 @@ uint64_t pal_pass_count(pal_passes *passes)
 
 bool pal_pass_is_from_node(const pal_call *call)
 {
-    pal_str token = pal_exchange_header(call->exchange, PAL_PASS_HEADER);
+    pal_str token = call->exchange->headers.pass_token;
     const pal_passes *passes = call->server->passes;
     unsigned char different = 0;
     if (!passes || token.len != TOKEN_SIZE - 1)
@@ -488,7 +488,7 @@ bool pal_pass_is_from_node(const pal_call *call)
 static bool can_pass(const pal_call *call)
 {
     return call->server->passes && !call->is_passed && !call->is_kept &&
-            !call->exchange->carried && pal_exchange_header(call->exchange, "upgrade").len == 0;
+            !call->exchange->carried && call->exchange->headers.upgrade.len == 0;
 }
 
 /* Returns false if there is no memory. */

@@ -4,9 +4,6 @@
 
 #include "server/server_call.h"
 
-/* The header that shows that a request comes from another node. */
-#define PAL_PASS_HEADER "x-palaver-node"
-
 typedef struct pal_passes pal_passes; /* the requests that this process passes on */
 
 /* *out_passes is set and must be closed even if this fails. */

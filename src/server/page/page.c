@@ -98,7 +98,7 @@ static void answer_entry(pal_exchange *x, const pal_page_entry *entry, const cha
         pal_exchange_answer(x, 304, NULL, (pal_str){0});
         return;
     }
-    if (!takes_gzip(pal_exchange_header(x, "accept-encoding"))) {
+    if (!takes_gzip(x->headers.accept_encoding)) {
         pal_exchange_answer(x, 200, entry->type,
                 pal_str_make((const char *)entry->plain, entry->plain_len));
         return;

@@ -431,7 +431,7 @@ static void on_start(const pal_turn_info *info, const pal_error *err, void *user
         pal_call_trace_turn(run->call, info, run->model);
         /* A temporary session is erased, but the response must still be stored under the
          * idempotency key, so the response belongs to no session. */
-        pal_call_belongs(run->call, run->is_temporary ? (pal_id){{0}} : run->session);
+        run->call->owner = run->is_temporary ? (pal_id){{0}} : run->session;
     }
     begin(run, info, 0);
 }

@@ -409,7 +409,7 @@ static void answer_body(relay *r)
     } else {
         call->user = r;
         r->holders++;
-        pal_exchange_set_large(call->exchange, r->pending.len > PAL_SERVER_SMALL_BODY_BYTES_MAX);
+        call->exchange->is_large = r->pending.len > PAL_SERVER_SMALL_BODY_BYTES_MAX;
         if (is_observed(r))
             await_observer(r);
         if (pal_exchange_try_worker(call->exchange, answer_on_worker))

@@ -203,7 +203,7 @@ static void put_failure(pal_call *call, const pal_failure *failure, pal_json_wri
 /* Also applies if the server has keys: the protocol requires this check against DNS rebinding. */
 static pal_status check_origin(pal_call *call, pal_error *err)
 {
-    pal_str origin = pal_exchange_header(call->exchange, "origin");
+    pal_str origin = call->exchange->headers.origin;
     if (origin.len == 0)
         return PAL_OK;
     if (pal_server_settings_allows(call->server->settings, origin)) {
@@ -333,7 +333,7 @@ static pal_status post_message(pal_call *call, pal_error *err)
     pal_status status = check_origin(call, err);
     if (status != PAL_OK)
         return status;
-    pal_call_is_mixed(call); /* the response can show any session */
+    call->is_mixed = true; /* the response can show any session */
     int code = pal_mcp_rpc_read(call->arena, pal_buf_str(&call->exchange->body), &message, &wrong);
     if (code)
         return send_error(

@@ -106,7 +106,7 @@ static void started(pal_run *base, const pal_turn_info *info)
     /* A temporary session is erased, but the response must still be stored under the idempotency
      * key, so the response belongs to no session. */
     if (base->call && run->options.is_passing)
-        pal_call_belongs(base->call, (pal_id){{0}});
+        base->call->owner = (pal_id){{0}};
     if (run->options.is_stream && !run->options.format->begins_late)
         pal_mistral_run_open(run);
 }

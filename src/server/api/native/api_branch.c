@@ -391,7 +391,7 @@ static pal_status get_tree(pal_call *call, pal_error *err)
         status = find_turns(call, &turns, err);
     if (status != PAL_OK)
         return status;
-    pal_call_is_mixed(call);
+    call->is_mixed = true;
     pal_json_writer *writer = pal_call_writer(call);
     pal_json_begin_object(writer);
     pal_put_id(writer, "root", len ? family[0].id : session.id);

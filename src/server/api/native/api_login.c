@@ -29,7 +29,7 @@ static void set_cookie(pal_call *call, const char *value, int seconds)
 {
     char text[COOKIE_SIZE];
     const pal_config_server *config = &call->server->config->server;
-    pal_str origin = pal_exchange_header(call->exchange, "origin");
+    pal_str origin = call->exchange->headers.origin;
     bool is_secure = config->tls_certificate.len || config->tls_key.len ||
             pal_text_begins(origin, "https://");
     snprintf(text, sizeof text, "%s=%s; HttpOnly; SameSite=Strict; Max-Age=%d%s", PAL_LOGIN_COOKIE,
@@ -102,7 +102,7 @@ static pal_status log_in(pal_call *call, pal_error *err)
 
 static pal_status log_out(pal_call *call, pal_error *err)
 {
-    pal_str cookie = pal_login_cookie_of(pal_exchange_header(call->exchange, "cookie"));
+    pal_str cookie = pal_login_cookie_of(call->exchange->headers.cookie);
     if (!call->caller.is_login)
         return pal_error_set(err, PAL_NOT_FOUND, "the request does not belong to a login");
     pal_status status = pal_login_end(call->server->store, cookie, err);

@@ -262,9 +262,9 @@ static pal_status import_sessions(pal_call *call, pal_error *err)
         goto out;
     note_session(&it);
     if (it.ids_len == 1)
-        pal_call_belongs(call, it.ids[0]);
+        call->owner = it.ids[0];
     else if (it.problems_len > 0) /* problems quote names of several sessions */
-        pal_call_is_mixed(call);
+        call->is_mixed = true;
     put_report(&it, pal_call_writer(call));
     status = pal_arena_checked(call->arena, err);
     if (status == PAL_OK)

@@ -358,7 +358,7 @@ static pal_status run_turn(pal_call *call, pal_str key, pal_error *err)
 
 static pal_status complete(pal_call *call, pal_error *err)
 {
-    pal_str key = pal_exchange_header(call->exchange, "x-palaver-session");
+    pal_str key = call->exchange->headers.session;
     if (key.len)
         return run_turn(call, key, err);
     pal_api_record *record;

@@ -280,7 +280,7 @@ static void on_switched(pal_upgrade *upgrade, int fd, pal_str early, void *user)
 pal_status pal_openai_socket_open(pal_call *call, pal_error *err)
 {
     pal_exchange *x = call->exchange;
-    const pal_websocket_offer offer = {.upgrade = pal_exchange_header(x, "upgrade"),
+    const pal_websocket_offer offer = {.upgrade = x->headers.upgrade,
             .connection = pal_exchange_header(x, "connection"),
             .version = pal_exchange_header(x, "sec-websocket-version"),
             .key = pal_exchange_header(x, "sec-websocket-key")};
