@@ -48,7 +48,8 @@ CASES = [
     ('a linked function carries the noun of its folder or file', 'src/route/route_x.c',
      'void pal_y_do(int a,\n        int b)\n{\n}\n',
      "'pal_y_do' has neither the noun of its folder nor of its file"),
-    ('the noun of the file is enough', 'src/route/route_x.c', 'int pal_x_do(void)\n{\n}\n', None),
+    ('a linked function has a user', 'src/route/route_x.c', 'int pal_x_do(void)\n{\n}\n',
+     "'pal_x_do' is used by no other file; make it static"),
     ('a static function needs no noun', 'src/route/route_x.c',
      'static int pal_y_do(void)\n{\n}\n', None),
     ('a type has one definition', 'src/base/x.h',
@@ -115,6 +116,18 @@ def case(path, text, expected):
     return test
 
 
+def a_noun_and_a_user_are_enough():
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in (('src/route/route_x.h', 'int pal_x_do(void);\n'),
+                           ('src/route/route_x.c', 'int pal_x_do(void)\n{\n}\n')):
+            write(root, path, with_head(path, text))
+        said = lint(root)[1]
+        write(root, 'tests/test_x.c', with_head('test_x.c', 'int y = pal_x_do();\n'))
+        code, said_again = lint(root)
+    tap.check("'pal_x_do' is used by no other file" in said, said)
+    tap.check((code, said_again) == (0, ''), said_again)
+
+
 def names_are_unique():
     with tempfile.TemporaryDirectory() as root:
         for path in 'src/base/map.c', 'src/message/map.c':
@@ -160,6 +173,7 @@ def the_tree_keeps_the_rules():
 
 
 tap.main([(name, case(*rest)) for name, *rest in CASES] + [
+    ('a linked function needs a noun and a user', a_noun_and_a_user_are_enough),
     ('file names are unique', names_are_unique),
     ('folders are small', folders_are_small),
     ('a public header may share its name with a private one', a_public_header_may_share_its_name),
