@@ -205,8 +205,7 @@ static const char *variable(void *user, const char *name)
 
 static void discover(void *user)
 {
-    pal_discover *unused;
-    if (pal_discover_start(http, loop, variable, on_found, user, &unused, &error) != PAL_OK)
+    if (pal_discover_start(http, loop, variable, on_found, user, &error) != PAL_OK)
         fail("discover");
 }
 
