@@ -48,7 +48,7 @@ static pal_recorder_history history_of(const char *words)
 }
 
 /* Records a request, and then the same history with the answer if there is one. Returns the place
- * of the request. */
+ * of the request, in the session that has the answer. */
 static pal_recorder_place record(const char *words, const char *answer)
 {
     pal_recorder_history history = history_of(words);
@@ -57,6 +57,7 @@ static pal_recorder_place record(const char *words, const char *answer)
     if (answer) {
         history.messages[history.messages_len++] = message_of(pal_str_of(answer));
         OK(pal_recorder_request(test.store, &history, test.arena, &end, &test.err));
+        place.session = end.session;
     }
     return place;
 }
