@@ -318,8 +318,9 @@ static void statement_name(pal_postgres_sql sql, char out_name[16])
     snprintf(out_name, 16, "palaver%d", (int)sql);
 }
 
-size_t pal_postgres_flight_add(
-        pal_postgres_flight *flight, pal_postgres_sql sql, pal_postgres_params *params)
+/* Adds a statement, and leaves the parameters to the caller. */
+static size_t add_statement(
+        pal_postgres_flight *flight, pal_postgres_sql sql, const pal_postgres_params *params)
 {
     static const int binary[PAL_POSTGRES_PARAMS_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
             1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -357,6 +358,14 @@ size_t pal_postgres_flight_add(
                 ? !PQsendQueryPrepared(conn->pg, name, len, values, lengths, binary, 1)
                 : !PQsendQueryParams(conn->pg, conn->store->texts[sql], len, types, values,
                           lengths, binary, 1);
+    return index;
+}
+
+size_t pal_postgres_flight_add(
+        pal_postgres_flight *flight, pal_postgres_sql sql, pal_postgres_params *params)
+{
+    size_t index = add_statement(flight, sql, params);
+
     if (params)
         pal_postgres_params_done(params);
     return index;
@@ -453,7 +462,8 @@ static bool take_sync(PGconn *pg, int64_t until_us)
 /* Returns the column in which a statement returns the database's time, or -1. */
 static int time_column(pal_postgres_sql sql)
 {
-    if (sql == PAL_POSTGRES_HEAD_TOUCH || sql == PAL_POSTGRES_HEAD_APPEND)
+    if (sql == PAL_POSTGRES_HEAD_TOUCH || sql == PAL_POSTGRES_HEAD_APPEND ||
+            sql == PAL_POSTGRES_APPEND_ONE)
         return 4;
     return sql == PAL_POSTGRES_CLOCK_READ || sql == PAL_POSTGRES_NODE_BATCH ? 0 : -1;
 }
@@ -607,19 +617,7 @@ void pal_postgres_readers_close(pal_postgres *store)
         pal_postgres_disconnect(&store->readers[i].conn);
 }
 
-/* The parameters must last for several tries. */
-static void copy_params(const pal_postgres_params *from, pal_postgres_params *to)
-{
-    *to = *from;
-    for (size_t i = 0; i < from->len; i++) {
-        pal_buf_init(&to->items[i].bytes, PAL_POSTGRES_PARAM_BYTES_MAX);
-        pal_buf_append_str(&to->items[i].bytes, pal_buf_str(&from->items[i].bytes));
-        if (from->items[i].bytes.failure)
-            to->items[i].bytes.failure = from->items[i].bytes.failure;
-    }
-}
-
-/* Runs the statements once. */
+/* Runs the statements once. Their parameters must last for several tries. */
 static pal_status read_once(pal_postgres_conn *conn, const pal_postgres_read_one *reads, size_t len,
         PGresult **out_results, pal_postgres_failure *out_failure, pal_error *err)
 {
@@ -627,12 +625,8 @@ static pal_status read_once(pal_postgres_conn *conn, const pal_postgres_read_one
     pal_status status;
 
     pal_postgres_flight_begin(&flight, conn);
-    for (size_t i = 0; i < len; i++) {
-        pal_postgres_params copy;
-
-        copy_params(reads[i].params, &copy);
-        pal_postgres_flight_add(&flight, reads[i].sql, &copy);
-    }
+    for (size_t i = 0; i < len; i++)
+        add_statement(&flight, reads[i].sql, reads[i].params);
     status = pal_postgres_flight_run(&flight, err);
     *out_failure = flight.failure;
     for (size_t i = 0; status == PAL_OK && i < len; i++) {

@@ -4,7 +4,7 @@
  * in sessions that exist. Almost all that these operations check is in the head of the session:
  * its state, the last seq, the fence and the lease. So one UPDATE checks and changes the heads of
  * the whole batch, and the other statements write for those heads that it has changed. The server
- * runs them as one implicit transaction.
+ * runs them as one implicit transaction. Appends to one session are a single statement.
  *
  * The rules are those of "memory:", but only for the case that everything is as it should be.
  * Everything else is left to the two flights, which know the reason for an error:
@@ -291,14 +291,9 @@ static void put_item(pal_postgres_params *params, const member *of, uint64_t nth
     pal_postgres_add_bytes(next++, item->body);
 }
 
-static void put_message(pal_postgres_params *params, const member *of, target *to,
-        const pal_row *row)
+/* The columns of a message that do not depend on its session. */
+static void add_content(pal_postgres_param *next, const pal_row *row)
 {
-    pal_postgres_param *next = params->items;
-
-    pal_postgres_add_int(next++, of->tenant);
-    pal_postgres_add_id(next++, to->session);
-    pal_postgres_add_int(next++, (int64_t)(to->messages - ++to->placed));
     pal_postgres_add_id(next++, row->id);
     pal_postgres_add_int(next++, row->created_at);
     pal_postgres_add_int(next++, row->tokens);
@@ -308,6 +303,17 @@ static void put_message(pal_postgres_params *params, const member *of, target *t
     pal_postgres_add_text(next++, row->client_id);
     pal_postgres_add_bytes(next++, row->body);
     pal_postgres_add_id(next++, row->turn_id);
+}
+
+static void put_message(pal_postgres_params *params, const member *of, target *to,
+        const pal_row *row)
+{
+    pal_postgres_param *next = params->items;
+
+    pal_postgres_add_int(next++, of->tenant);
+    pal_postgres_add_id(next++, to->session);
+    pal_postgres_add_int(next++, (int64_t)(to->messages - ++to->placed));
+    add_content(next, row);
 }
 
 static void put_entry(pal_postgres_params *params, const member *of, const pal_ledger_row *given)
@@ -333,10 +339,12 @@ static void put_entry(pal_postgres_params *params, const member *of, const pal_l
     pal_postgres_add_text(next++, given->price_version);
 }
 
+/* `messages` is NULL if they are written with their head. */
 static void put_contents(pal_postgres_single *single, pal_postgres_params *messages,
         pal_postgres_params *inbox, pal_postgres_params *items, pal_postgres_params *ledger)
 {
-    pal_postgres_put_arrays(messages, "iuiuiiiibtyu");
+    if (messages)
+        pal_postgres_put_arrays(messages, "iuiuiiiibtyu");
     pal_postgres_put_arrays(inbox, "iuu");
     pal_postgres_put_arrays(items, "iuiuitty");
     pal_postgres_put_arrays(ledger, "iuuiiiiiiittttttt");
@@ -350,7 +358,7 @@ static void put_contents(pal_postgres_single *single, pal_postgres_params *messa
             put_item(items, each, ++single->targets[each->target].items_placed);
         if (op->kind != PAL_OP_APPEND)
             continue;
-        for (size_t j = 0; j < each->work->rows_len; j++)
+        for (size_t j = 0; messages && j < each->work->rows_len; j++)
             put_message(messages, each, &single->targets[each->target], &each->work->rows[j]);
         for (size_t j = 0; j < op->u.append.inbox_ids_len; j++) {
             pal_postgres_add_int(&inbox->items[0], each->tenant);
@@ -399,11 +407,36 @@ static bool only_appends(const pal_postgres_single *single)
     return true;
 }
 
+/* Adds the statement for a batch that only appends to one session. */
+static size_t add_one(pal_postgres_flight *flight, const pal_postgres_single *single)
+{
+    const target *to = &single->targets[0];
+    pal_postgres_params params = {0};
+    size_t messages_at;
+
+    pal_postgres_put_int(&params, to->tenant);
+    pal_postgres_put_id(&params, to->session);
+    pal_postgres_put_int(&params, (int64_t)to->messages);
+    pal_postgres_put_int(&params, (int64_t)to->tokens);
+    pal_postgres_put_int(&params, (int64_t)to->bytes);
+    pal_postgres_put_int(&params, to->updated_at);
+    pal_postgres_put_int(&params, pal_postgres_minute(to->updated_at));
+    pal_postgres_put_int(&params, to->expected);
+    pal_postgres_put_int(&params, (int64_t)to->fence);
+    put_batch(flight->conn->store, single->members[0].work->now_ms, &params);
+    messages_at = params.len;
+    pal_postgres_put_arrays(&params, "uiiiibtyu");
+    for (size_t i = 0; i < single->members_len; i++)
+        for (size_t j = 0; j < single->members[i].work->rows_len; j++)
+            add_content(&params.items[messages_at], &single->members[i].work->rows[j]);
+    return pal_postgres_flight_add(flight, PAL_POSTGRES_APPEND_ONE, &params);
+}
+
 /* Adds the statement that changes the heads, and returns its index. It locks the row of the process
  * first, as all others do. */
-static size_t add_heads(pal_postgres_flight *flight, const pal_postgres_single *single)
+static size_t add_heads(
+        pal_postgres_flight *flight, const pal_postgres_single *single, bool is_brief)
 {
-    bool is_brief = only_appends(single);
     pal_postgres_params heads = {0};
 
     put_heads(single, is_brief, &heads);
@@ -419,10 +452,12 @@ static size_t add_statements(pal_postgres_flight *flight, pal_postgres_single *s
 {
     pal_postgres *store = flight->conn->store;
     pal_postgres_params messages = {0}, inbox = {0}, items = {0}, ledger = {0};
-    size_t heads_at = add_heads(flight, single);
+    bool is_brief = only_appends(single), is_one = is_brief && single->targets_len == 1;
+    size_t heads_at = is_one ? add_one(flight, single) : add_heads(flight, single, is_brief);
 
-    put_contents(single, &messages, &inbox, &items, &ledger);
-    add_rows(flight, PAL_POSTGRES_MESSAGE_APPEND, &messages, store->slot);
+    put_contents(single, is_one ? NULL : &messages, &inbox, &items, &ledger);
+    if (!is_one)
+        add_rows(flight, PAL_POSTGRES_MESSAGE_APPEND, &messages, store->slot);
     add_rows(flight, PAL_POSTGRES_INBOX_TAKE, &inbox, store->slot);
     add_rows(flight, PAL_POSTGRES_INBOX_PUT, &items, store->slot);
     add_rows(flight, PAL_POSTGRES_LEDGER_APPEND, &ledger, store->slot);

@@ -204,7 +204,23 @@
      *                                                                                             \
      * Each array that is passed through unnest() takes a few microseconds, and so does each term  \
      * of the statement. So only arrays whose elements differ in length are made a table, and      \
-     * batches that only append have a statement with fewer terms. */                              \
+     * batches that only append have statements with fewer terms. */                               \
+    X(APPEND_ONE,                                                                                  \
+            "WITH n AS (UPDATE @node SET batch = $14, seen_at = $15 WHERE slot = $12 AND id = $13" \
+            " RETURNING " PAL_POSTGRES_TIME " AS time),"                                           \
+            " h AS (UPDATE @head h SET last_seq = h.last_seq + $3::int8, tokens = h.tokens + $4,"  \
+            " bytes = h.bytes + $5, batch = $11, updated_at = $6, minute = $7::int8::int4 FROM n"  \
+            " WHERE h.tenant = $1::int8 AND h.session = $2::uuid AND h.state + 0 = 1"              \
+            " AND (h.expires_at IS NULL OR h.expires_at >= $10)"                                   \
+            " AND $8::int8 IN (-1, h.last_seq) AND $9::int8 IN (0, h.fence)"                       \
+            " RETURNING h.last_seq, h.fence, h.mark_number, n.time),"                              \
+            " m AS (INSERT INTO @message(tenant, session, seq, pos, id, created_at, tokens, flags,"\
+            " role, is_text, client_id, body, turn) SELECT $1, $2, h.last_seq - $3 + r.i,"         \
+            " nextval('@message_pos'), ($16::uuid[])[r.i], ($17::int8[])[r.i],"                    \
+            " ($18::int8[])[r.i], ($19::int8[])[r.i], ($20::int8[])[r.i], ($21::bool[])[r.i],"     \
+            " r.client, r.body, ($24::uuid[])[r.i]"                                                \
+            " FROM h, unnest($22::text[], $23::bytea[]) WITH ORDINALITY r(client, body, i))"       \
+            " SELECT 1::int8, h.last_seq, h.fence, h.mark_number, h.time FROM h")                  \
     X(HEAD_APPEND,                                                                                 \
             "WITH n AS (UPDATE @node SET batch = $14, seen_at = $15 WHERE slot = $12 AND id = $13" \
             " RETURNING " PAL_POSTGRES_TIME " AS time)"                                            \

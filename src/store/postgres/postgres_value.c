@@ -2,6 +2,7 @@
 #include "store/postgres/postgres_value.h"
 
 #include <assert.h>
+#include <endian.h>
 
 /* ---- Parameters ---- */
 
@@ -163,15 +164,27 @@ void pal_postgres_add_id(pal_postgres_param *array, pal_id id)
 
 /* ---- Results ---- */
 
+/* Numbers have 8, 4, 2 or 1 bytes. A NULL is 0. */
 int64_t pal_postgres_int(const PGresult *result, int row, int column)
 {
-    const unsigned char *bytes = (const unsigned char *)PQgetvalue(result, row, column);
-    int len = PQgetlength(result, row, column);
-    uint64_t number = len > 0 && len < 8 && bytes[0] & 0x80 ? UINT64_MAX : 0;
+    const char *bytes = PQgetvalue(result, row, column);
+    uint64_t number = 0;
+    uint32_t half = 0;
 
-    for (int i = 0; i < len && i < 8; i++)
-        number = number << 8 | bytes[i];
-    return (int64_t)number;
+    switch (PQgetlength(result, row, column)) {
+    case 8:
+        memcpy(&number, bytes, 8);
+        return (int64_t)be64toh(number);
+    case 4:
+        memcpy(&half, bytes, 4);
+        return (int32_t)be32toh(half);
+    case 2:
+        return (int16_t)((unsigned char)bytes[0] << 8 | (unsigned char)bytes[1]);
+    case 1:
+        return bytes[0];
+    default:
+        return 0;
+    }
 }
 
 pal_str pal_postgres_str(const PGresult *result, int row, int column)

@@ -256,7 +256,10 @@ static void check_plan(PGconn *pg, pal_postgres_sql sql)
     PGresult *result;
     int len;
 
-    PQclear(PQprepare(pg, names[sql], text, 0, NULL));
+    result = PQprepare(pg, names[sql], text, 0, NULL);
+    if (!CHECK_EQ(PQresultStatus(result), PGRES_COMMAND_OK))
+        printf("#   %s: %s\n", names[sql], PQerrorMessage(pg));
+    PQclear(result);
     len = snprintf(execute, sizeof(execute), "EXPLAIN EXECUTE \"%s\"", names[sql]);
     for (size_t i = 0; i < params; i++)
         len += snprintf(execute + len, sizeof(execute) - (size_t)len, "%s",
