@@ -73,6 +73,14 @@ typedef struct pal_endpoint {
     PAL_RESERVED(5);
 } pal_endpoint;
 
+/* A company's identity provider, which decides who may use an MCP server. */
+typedef struct pal_tool_idp {
+    pal_str token_url; /* its token endpoint */
+    pal_str client_id; /* the client that is registered with it */
+    pal_str client_secret; /* may be empty */
+    PAL_RESERVED(4);
+} pal_tool_idp;
+
 /* How a runtime gets access tokens (OAuth) for an MCP server with a URL. docs/mcp-login.md explains
  * it. All members may be empty. */
 typedef struct pal_tool_auth {
@@ -85,7 +93,10 @@ typedef struct pal_tool_auth {
     pal_str issuer;              /* the only authorization server to use */
     pal_str file;                /* keeps the login of a person; readable by its owner only */
     bool client_credentials;     /* the client gets tokens for itself, without a person */
-    PAL_RESERVED(8);
+    pal_str token_file;          /* a file with a token of the platform on which the program runs,
+                                    or with an ID token of `idp`; read for each access token */
+    const pal_tool_idp *idp;     /* exchanges the ID token; NULL: none does */
+    PAL_RESERVED(5);
 } pal_tool_auth;
 
 /* An MCP server: either a command to start, or a URL. */

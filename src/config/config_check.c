@@ -196,6 +196,18 @@ static void check_tool_server(checker *c, size_t i, const pal_config_node *node)
         wrong = ".auth' requires a 'url'";
     else if (auth->grant == PAL_CONFIG_GRANT_CLIENT && !auth->auth.client_id.len)
         wrong = ".auth.grant' client_credentials requires 'client_id'";
+    else if (auth->grant >= PAL_CONFIG_GRANT_WORKLOAD &&
+            (!auth->auth.client_id.len || !auth->auth.token_file.len))
+        wrong = ".auth.grant' workload or enterprise requires 'client_id' and 'token_file'";
+    else if (auth->grant == PAL_CONFIG_GRANT_ENTERPRISE &&
+            (!auth->idp.token_url.len || !auth->idp.client_id.len))
+        wrong = ".auth.grant' enterprise requires 'idp_token_url' and 'idp_client_id'";
+    else if (auth->grant < PAL_CONFIG_GRANT_WORKLOAD && auth->auth.token_file.len > 0)
+        wrong = ".auth.token_file' requires 'grant' workload or enterprise";
+    else if (auth->grant != PAL_CONFIG_GRANT_ENTERPRISE &&
+            (auth->idp.token_url.len > 0 || auth->idp.client_id.len > 0 ||
+                    auth->idp_secret_env.len > 0))
+        wrong = ".auth' with an identity provider requires 'grant' enterprise";
     else if (auth->client_secret_env.len > 0 && auth->auth.client_key.len > 0)
         wrong = ".auth' must not have both 'client_secret_env' and 'client_key'";
     if (wrong)

@@ -30,7 +30,9 @@ static const char *provider_kind_at(size_t index)
 static const char *const affinity_words[] = {
         "auto", "off", "headers", "prompt_cache_key", "llama.cpp", NULL};
 /* In the order of pal_config_grant. */
-static const char *const grant_words[] = {"login", "client_credentials", NULL};
+/* In the order of pal_config_grant. */
+static const char *const grant_words[] = {
+        "login", "client_credentials", "workload", "enterprise", NULL};
 /* In the order of pal_endpoint_responses. */
 static const char *const responses_words[] = {"auto", "on", "off", NULL};
 
@@ -99,7 +101,9 @@ const pal_config_row pal_config_provider_rows[] = {
 static const pal_config_row auth_rows[] = {
         {"grant", PAL_CONFIG_WORD, AUTH(grant), "login", .words = grant_words,
                 .help = "login: a person allows the access with 'palaver mcp login'; "
-                        "client_credentials: the client itself has access"},
+                        "client_credentials: the client itself has access; workload: the platform "
+                        "identifies it by token_file; enterprise: an identity provider allows the "
+                        "access"},
         {"client_id", PAL_CONFIG_TEXT, AUTH(auth.client_id), "", .max = PAL_ROUTE_ID_LEN_MAX,
                 .help = "id of a client that is registered with the authorization server"},
         {"client_secret_env", PAL_CONFIG_VARIABLE, AUTH(client_secret_env), "",
@@ -116,6 +120,18 @@ static const pal_config_row auth_rows[] = {
         {"issuer", PAL_CONFIG_HTTP_URL, AUTH(auth.issuer), "", .max = PAL_ROUTE_ID_LEN_MAX,
                 .help = "the only authorization server to use; empty: the first one that the "
                         "server names"},
+        {"token_file", PAL_CONFIG_TEXT, AUTH(auth.token_file), "", .max = PAL_ROUTE_ID_LEN_MAX,
+                .help = "file with the token of the platform (workload) or the ID token of a "
+                        "person (enterprise)"},
+        {"idp_token_url", PAL_CONFIG_HTTP_URL, AUTH(idp.token_url), "",
+                .max = PAL_ROUTE_ID_LEN_MAX,
+                .help = "enterprise: token endpoint of the identity provider"},
+        {"idp_client_id", PAL_CONFIG_TEXT, AUTH(idp.client_id), "", .max = PAL_ROUTE_ID_LEN_MAX,
+                .help = "enterprise: id of the client that is registered with the identity "
+                        "provider"},
+        {"idp_client_secret_env", PAL_CONFIG_VARIABLE, AUTH(idp_secret_env), "",
+                .max = PAL_LABEL_LEN_MAX, .secret = "idp_client_secret",
+                .help = "enterprise: environment variable with the secret of that client"},
         {0},
 };
 

@@ -67,11 +67,15 @@ typedef struct pal_config_provider {
 typedef enum pal_config_grant {
     PAL_CONFIG_GRANT_LOGIN = 0,
     PAL_CONFIG_GRANT_CLIENT = 1,
+    PAL_CONFIG_GRANT_WORKLOAD = 2,
+    PAL_CONFIG_GRANT_ENTERPRISE = 3,
 } pal_config_grant;
 
 typedef struct pal_config_auth {
-    pal_tool_auth auth; /* without client_secret, client_credentials and file */
+    pal_tool_auth auth; /* without client_secret, client_credentials, file and idp */
     pal_str client_secret_env;
+    pal_tool_idp idp; /* without client_secret */
+    pal_str idp_secret_env;
     pal_config_grant grant;
 } pal_config_auth;
 

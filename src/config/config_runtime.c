@@ -293,26 +293,37 @@ static pal_str login_file(resolver *r, pal_str name)
     return copy;
 }
 
+/* Returns false if the variable is not set. */
+static bool resolve_secret(pal_str name, pal_str *out_secret, pal_str *out_missing)
+{
+    if (!name.len)
+        return true;
+    *out_missing = name;
+    *out_secret = variable(name.data);
+    return out_secret->len > 0;
+}
+
 /* A server with a URL can always require a login. */
 static bool resolve_auth(resolver *r, const pal_config_tool_server *from, pal_tool_server *server,
         pal_str *out_missing)
 {
     pal_tool_auth *auth = from->server.url.len ? pal_arena_alloc(r->arena, sizeof *auth) : NULL;
+    pal_tool_idp *idp = from->server.url.len ? pal_arena_alloc(r->arena, sizeof *idp) : NULL;
     if (!from->server.url.len)
         return true;
-    if (!auth) {
+    if (!auth || !idp) {
         fail_no_memory(r);
         return true;
     }
     *auth = from->auth.auth;
+    *idp = from->auth.idp;
     auth->client_credentials = from->auth.grant == PAL_CONFIG_GRANT_CLIENT;
+    if (from->auth.grant == PAL_CONFIG_GRANT_ENTERPRISE)
+        auth->idp = idp;
     auth->file = login_file(r, from->server.name);
     server->auth = auth;
-    if (!from->auth.client_secret_env.len)
-        return true;
-    *out_missing = from->auth.client_secret_env;
-    auth->client_secret = variable(from->auth.client_secret_env.data);
-    return auth->client_secret.len > 0;
+    return resolve_secret(from->auth.client_secret_env, &auth->client_secret, out_missing) &&
+            resolve_secret(from->auth.idp_secret_env, &idp->client_secret, out_missing);
 }
 
 static void resolve_servers(resolver *r, pal_runtime_options *options)

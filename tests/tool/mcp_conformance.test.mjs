@@ -1,6 +1,4 @@
-// The client part of the MCP conformance suite, with the revisions that its scenarios apply to. Four
-// scenarios of extensions are left out, because they are not supported: auth/dpop, auth/dpop-nonce,
-// auth/enterprise-managed-authorization and auth/wif-jwt-bearer.
+// The client part of the MCP conformance suite, with the revisions that its scenarios apply to.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
@@ -30,7 +28,8 @@ const scenarios = {
         'http-standard-headers', 'http-custom-headers', 'http-invalid-tool-headers',
         'json-schema-ref-no-deref', 'json-schema-2020-12-preservation'],
     // Extensions apply to every revision.
-    '': ['auth/client-credentials-basic', 'auth/client-credentials-jwt'],
+    '': ['auth/client-credentials-basic', 'auth/client-credentials-jwt', 'auth/dpop', 'auth/dpop-nonce',
+        'auth/enterprise-managed-authorization', 'auth/wif-jwt-bearer'],
 };
 const suite = path.join(directory, 'node_modules', '@modelcontextprotocol', 'conformance', 'dist', 'index.js');
 const node = path.join(directory, 'node_modules', `node-${process.platform}-${process.arch}`, 'bin', 'node');

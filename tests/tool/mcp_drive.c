@@ -97,6 +97,7 @@ static void on_authorize(void *user, pal_str url)
 
 static pal_tool_auth read_auth(const char *text, pal_arena *arena)
 {
+    static pal_tool_idp idp;
     pal_json json = {0};
     pal_tool_auth auth = {0};
     if (pal_json_parse(arena, pal_str_of(text), NULL, &json, NULL) != PAL_OK)
@@ -109,6 +110,10 @@ static pal_tool_auth read_auth(const char *text, pal_arena *arena)
     auth.issuer = pal_json_string(pal_json_find(json, "issuer"), arena);
     auth.file = pal_json_string(pal_json_find(json, "file"), arena);
     (void)pal_json_bool(pal_json_find(json, "client_credentials"), &auth.client_credentials);
+    auth.token_file = pal_json_string(pal_json_find(json, "token_file"), arena);
+    idp.token_url = pal_json_string(pal_json_find(json, "idp_token_url"), arena);
+    idp.client_id = pal_json_string(pal_json_find(json, "idp_client_id"), arena);
+    auth.idp = idp.token_url.len ? &idp : NULL;
     return auth;
 }
 

@@ -4,6 +4,8 @@
 #include <limits.h>
 #include <string.h>
 #include <openssl/bio.h>
+#include <openssl/core_names.h>
+#include <openssl/ec.h>
 #include <openssl/ecdsa.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
@@ -109,4 +111,54 @@ pal_status pal_sign(pal_str key, pal_str data, uint8_t out_signature[PAL_SIGNATU
         return pal_error_set(err, PAL_INVALID, "could not sign with the private key");
     *out_len = len;
     return PAL_OK;
+}
+
+/* ---- New keys ---- */
+
+static bool write_key(const EVP_PKEY *key, char *out_key)
+{
+    BIO *bio = BIO_new(BIO_s_mem());
+    char *text;
+    bool is_ok = bio && PEM_write_bio_PrivateKey(bio, key, NULL, NULL, 0, NULL, NULL) == 1;
+    long len = is_ok ? BIO_get_mem_data(bio, &text) : 0;
+    is_ok = len > 0 && len < PAL_SIGN_KEY_SIZE;
+    if (is_ok) {
+        memcpy(out_key, text, (size_t)len);
+        out_key[len] = '\0';
+    }
+    BIO_free(bio);
+    return is_ok;
+}
+
+pal_status pal_sign_make_key(char out_key[static PAL_SIGN_KEY_SIZE], pal_error *err)
+{
+    EVP_PKEY *key = EVP_EC_gen("P-256");
+    bool is_ok = key && write_key(key, out_key);
+    EVP_PKEY_free(key);
+    ERR_clear_error();
+    return is_ok ? PAL_OK : pal_error_set(err, PAL_NO_MEMORY, "could not make a key");
+}
+
+static bool read_coordinate(const EVP_PKEY *key, const char *name, uint8_t *out)
+{
+    BIGNUM *number = NULL;
+    bool is_ok = EVP_PKEY_get_bn_param(key, name, &number) == 1 &&
+            BN_bn2binpad(number, out, PAL_SIGN_POINT_SIZE) == PAL_SIGN_POINT_SIZE;
+    BN_free(number);
+    return is_ok;
+}
+
+pal_status pal_sign_public(pal_str key, uint8_t out_x[static PAL_SIGN_POINT_SIZE],
+        uint8_t out_y[static PAL_SIGN_POINT_SIZE], pal_error *err)
+{
+    EVP_PKEY *loaded = NULL;
+    const char *algorithm;
+    pal_status status = load_key(key, &loaded, &algorithm, err);
+    if (status != PAL_OK)
+        return status;
+    bool is_ok = is_p256(loaded) && read_coordinate(loaded, OSSL_PKEY_PARAM_EC_PUB_X, out_x) &&
+            read_coordinate(loaded, OSSL_PKEY_PARAM_EC_PUB_Y, out_y);
+    EVP_PKEY_free(loaded);
+    ERR_clear_error();
+    return is_ok ? PAL_OK : pal_error_set(err, PAL_INVALID, "the key is not of type EC (P-256)");
 }

@@ -10,6 +10,7 @@
  * needed. Within one of its own callbacks it is only marked, and freed at the end of the callback.
  * On the loop. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -130,15 +131,17 @@ static void add_header(pal_header *headers, size_t *len, const char *name, pal_s
 
 /* Returns all headers, allocated from the arena. */
 static pal_header *make_headers(
-        const pal_tool_mcp_exchange *x, bool is_get, pal_arena *arena, size_t *out_len)
+        const pal_tool_mcp_exchange *x, const char *method, pal_arena *arena, size_t *out_len)
 {
+    bool is_get = strcmp(method, "POST") != 0;
+    pal_str proof = {0};
     const pal_tool_mcp *mcp = x->mcp;
     const pal_tool_mcp_request *request = x->request;
     size_t more = request ? request->headers_len : 0, len = 0;
     bool is_new = mcp->era == PAL_TOOL_MCP_ERA_NEW;
     pal_header *headers =
             pal_arena_array(arena, HEADERS_MAX + more + mcp->config.headers_len, sizeof(*headers));
-    if (!headers)
+    if (!headers || (mcp->oauth && pal_oauth_prove(mcp->oauth, method, arena, &proof, NULL)))
         return NULL;
     add_header(headers, &len, "Accept",
             pal_str_of(is_get ? "text/event-stream" : "application/json, text/event-stream"));
@@ -155,6 +158,7 @@ static pal_header *make_headers(
     }
     if (mcp->oauth)
         add_header(headers, &len, "Authorization", pal_oauth_header(mcp->oauth));
+    add_header(headers, &len, "DPoP", proof);
     for (size_t i = 0; i < more && is_new; i++)
         headers[len++] = request->headers[i];
     for (size_t i = 0; i < mcp->config.headers_len; i++)
@@ -181,7 +185,7 @@ static pal_status send_now(pal_tool_mcp_exchange *x, bool is_get, pal_str body, 
             .response_bytes_max = is_endless ? 0 : PAL_TOOL_MCP_STREAM_BYTES_MAX,
     };
     if (arena)
-        http.headers = make_headers(x, is_get, arena, &http.headers_len);
+        http.headers = make_headers(x, http.method, arena, &http.headers_len);
     pal_sse_done(&x->sse);
     pal_sse_init(&x->sse, PAL_TOOL_MCP_MESSAGE_BYTES_MAX);
     pal_buf_clear(&x->body);
@@ -362,6 +366,8 @@ static void take_header(pal_tool_mcp_exchange *x, pal_str name, pal_str value)
             pal_buf_append_text(&x->challenge, ", ");
         pal_buf_append_str(&x->challenge, value);
     }
+    if (mcp->oauth && pal_str_is(name, "dpop-nonce"))
+        pal_oauth_take_nonce(mcp->oauth, value);
     if (pal_str_is(name, "content-type"))
         x->is_stream = pal_text_begins_nocase(value, "text/event-stream");
     if (!pal_str_is(name, "mcp-session-id") || x->request != &mcp->initialize ||
@@ -520,7 +526,7 @@ static void delete_session(pal_tool_mcp *mcp)
             .response_bytes_max = PAL_TOOL_MCP_MESSAGE_BYTES_MAX,
     };
     if (arena)
-        http.headers = make_headers(&plain, true, arena, &http.headers_len);
+        http.headers = make_headers(&plain, http.method, arena, &http.headers_len);
     if (http.headers)
         (void)!pal_http_start(mcp->client, &http, &ignored, NULL, &call, NULL);
     pal_arena_free(arena);

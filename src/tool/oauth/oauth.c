@@ -24,6 +24,8 @@ static void free_oauth(pal_oauth *o)
 {
     pal_buf_done(&o->body);
     pal_buf_done(&o->header);
+    pal_buf_done(&o->server_nonce);
+    pal_buf_done(&o->issuer_nonce);
     pal_arena_free(o->flow.arena);
     pal_arena_free(o->work.arena);
     pal_arena_free(o->login_arena);
@@ -140,7 +142,8 @@ bool pal_oauth_adopt(pal_oauth *o, const pal_oauth_login *login)
         return false;
     }
     pal_buf_clear(&o->header);
-    pal_buf_append_text(&o->header, copy.access_token.len ? "Bearer " : "");
+    if (copy.access_token.len)
+        pal_buf_append_text(&o->header, copy.proof_key.len ? "DPoP " : "Bearer ");
     pal_buf_append_str(&o->header, copy.access_token);
     pal_arena_free(o->login_arena);
     o->login_arena = arena;
@@ -167,7 +170,7 @@ uint32_t pal_oauth_serial(const pal_oauth *oauth)
 bool pal_oauth_is_ready(const pal_oauth *oauth)
 {
     bool can_renew = !oauth->config.is_login &&
-            (oauth->login.refresh_token.len || oauth->auth.client_credentials);
+            (oauth->login.refresh_token.len || pal_oauth_is_unattended(oauth));
     return oauth->is_loaded && oauth->flow.step == PAL_OAUTH_STEP_NONE &&
             !(oauth->login.access_token.len && can_renew && pal_oauth_is_expired(oauth));
 }
@@ -180,6 +183,10 @@ static void run_work(pal_work_item *item)
     pal_oauth *o = w->oauth;
     if (w->is_write) {
         w->status = pal_oauth_file_write(o->auth.file.data, &w->login, &w->err);
+        return;
+    }
+    if (w->is_subject) {
+        w->status = pal_oauth_file_load(o->auth.token_file.data, w->arena, &w->subject, &w->err);
         return;
     }
     w->status = PAL_NOT_FOUND;
@@ -201,6 +208,7 @@ void pal_oauth_use_file(pal_oauth *o, pal_oauth_step step, bool is_write)
     o->flow.step = step;
     o->work.oauth = o;
     o->work.is_write = is_write;
+    o->work.is_subject = step == PAL_OAUTH_STEP_SUBJECT;
     pal_arena_free(o->work.arena);
     o->work.arena = pal_arena_new(0);
     if (!o->work.arena) {
@@ -268,6 +276,11 @@ static void on_work_done(pal_work_item *item)
             warn(o, w->err.message);
         if (o->flow.step == PAL_OAUTH_STEP_SAVE)
             pal_oauth_finish(o, PAL_OK, (pal_str){0});
+    } else if (!o->closed && step == PAL_OAUTH_STEP_SUBJECT) {
+        if (w->status != PAL_OK)
+            pal_oauth_fail_with(o, &w->err);
+        else
+            pal_oauth_on_subject(o, w->subject);
     } else if (!o->closed) {
         on_loaded(o, step);
     }
@@ -315,11 +328,23 @@ bool pal_oauth_prepare(pal_oauth *oauth, pal_oauth_wait *wait)
     return true;
 }
 
+/* The token is right, but its proof must have the server's nonce, which the response contained. */
+static bool wants_nonce(const pal_oauth *o, pal_str header)
+{
+    pal_oauth_challenge_values values = {0};
+    pal_arena *arena = o->login.proof_key.len && o->server_nonce.len ? pal_arena_new(0) : NULL;
+    if (arena)
+        pal_oauth_challenge_read(header, arena, &values);
+    bool wants = values.is_bound && pal_str_is(values.error, "use_dpop_nonce");
+    pal_arena_free(arena);
+    return wants;
+}
+
 bool pal_oauth_challenge(
         pal_oauth *oauth, long code, pal_str header, uint32_t serial, pal_oauth_wait *wait)
 {
     pal_oauth_flow *f = &oauth->flow;
-    bool is_new = serial == oauth->serial;
+    bool is_new = serial == oauth->serial && !wants_nonce(oauth, header);
     if (f->step == PAL_OAUTH_STEP_NONE && !f->arena) {
         if (!begin(oauth, is_new)) {
             clear_flow(oauth);
@@ -343,10 +368,14 @@ static void copy_config(pal_oauth *o, const pal_oauth_config *from)
 {
     pal_str *texts[] = {&o->config.name, &o->config.url, &o->config.redirect_uri,
             &o->auth.client_id, &o->auth.client_secret, &o->auth.client_key,
-            &o->auth.client_metadata_url, &o->auth.scope, &o->auth.issuer, &o->auth.file};
+            &o->auth.client_metadata_url, &o->auth.scope, &o->auth.issuer, &o->auth.file,
+            &o->auth.token_file, &o->idp.token_url, &o->idp.client_id, &o->idp.client_secret};
     o->config = *from;
     if (from->auth)
         o->auth = *from->auth;
+    if (o->auth.idp)
+        o->idp = *o->auth.idp;
+    o->auth.idp = NULL;
     o->config.auth = NULL;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         *texts[i] = pal_arena_copy(o->arena, *texts[i]);
@@ -374,6 +403,8 @@ pal_status pal_oauth_open(pal_loop *loop, pal_http *http, const pal_oauth_config
     o->allow_local = pal_oauth_url_is_local(&url);
     pal_buf_init(&o->body, PAL_OAUTH_RESPONSE_BYTES_MAX);
     pal_buf_init(&o->header, PAL_OAUTH_RESPONSE_BYTES_MAX);
+    pal_buf_init(&o->server_nonce, PAL_OAUTH_NONCE_LEN_MAX);
+    pal_buf_init(&o->issuer_nonce, PAL_OAUTH_NONCE_LEN_MAX);
     o->arena = pal_arena_new(0);
     if (o->arena)
         copy_config(o, config);

@@ -3,7 +3,9 @@
  *
  * The rules are those of MCP's authorization (revisions 2025-03-26 to 2026-07-28): metadata of the
  * MCP server (RFC 9728) and of the authorization server (RFC 8414), dynamic registration (RFC 7591)
- * or client id metadata documents, PKCE, resource indicators (RFC 8707) and `iss` (RFC 9207).
+ * or client id metadata documents, PKCE, resource indicators (RFC 8707) and `iss` (RFC 9207), and
+ * the extensions for client credentials, workload identities, enterprise-managed authorization and
+ * tokens that are bound to a key (DPoP).
  *
  * A token is sent only to the URL of the configuration. Tokens, secrets and codes are never part of
  * an error text. All functions must be called on the loop, and all callbacks run on it. */
@@ -40,6 +42,12 @@ void pal_oauth_close(pal_oauth *oauth);
 
 /* The value of the header Authorization. Empty: there is no token. Valid until the next event. */
 pal_str pal_oauth_header(const pal_oauth *oauth);
+/* The value of the header DPoP for a request to the server, in the arena. Empty: the token is not
+ * bound to a key. */
+PAL_CHECKED pal_status pal_oauth_prove(const pal_oauth *oauth, const char *method,
+        pal_arena *arena, pal_str *out_proof, pal_error *err);
+/* Takes the header DPoP-Nonce of a response of the server. */
+void pal_oauth_take_nonce(pal_oauth *oauth, pal_str value);
 /* A number that changes with the token. */
 uint32_t pal_oauth_serial(const pal_oauth *oauth);
 /* False: the token has expired, or the file was not read yet. Call pal_oauth_prepare(). */

@@ -55,7 +55,7 @@ void pal_oauth_challenge_read(
         pal_str header, pal_arena *arena, pal_oauth_challenge_values *out_values)
 {
     reader r = {header.data, header.data, arena};
-    bool is_bearer = false;
+    bool is_used = false, has_bearer = false;
     *out_values = (pal_oauth_challenge_values){0};
     if (header.len > 0)
         r.end += header.len;
@@ -68,10 +68,14 @@ void pal_oauth_challenge_read(
             r.at++;
             skip(&r, " \t");
             pal_str value = r.at < r.end && *r.at == '"' ? read_quoted(&r) : read_token(&r);
-            if (is_bearer)
+            if (is_used)
                 take(out_values, name, value);
         } else if (name.len) {
-            is_bearer = pal_text_is_nocase(name, "bearer");
+            bool is_bearer = pal_text_is_nocase(name, "bearer");
+            is_used = is_bearer || (!has_bearer && pal_text_is_nocase(name, "dpop"));
+            if (is_used && !has_bearer)
+                *out_values = (pal_oauth_challenge_values){.is_bound = !is_bearer};
+            has_bearer |= is_bearer;
         }
         r.at += r.at == from; /* a character that belongs to nothing */
     }

@@ -29,7 +29,7 @@ pal_oauth_login pal_oauth_login_copy(const pal_oauth_login *login, pal_arena *ar
     pal_oauth_login copy = *login;
     pal_str *texts[] = {&copy.url, &copy.resource, &copy.issuer, &copy.token_endpoint,
             &copy.client_id, &copy.client_secret, &copy.redirect_uri, &copy.scope,
-            &copy.access_token, &copy.refresh_token};
+            &copy.access_token, &copy.refresh_token, &copy.proof_key};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         *texts[i] = pal_arena_copy(arena, *texts[i]);
     return copy;
@@ -91,6 +91,7 @@ pal_status pal_oauth_file_read(
     login.scope = text_of(json, "scope", arena);
     login.access_token = text_of(json, "access_token", arena);
     login.refresh_token = text_of(json, "refresh_token", arena);
+    login.proof_key = text_of(json, "proof_key", arena);
     (void)pal_json_bool(pal_json_find(json, "is_registered"), &login.is_registered);
     (void)pal_json_i64(pal_json_find(json, "expires_ms"), &login.expires_ms);
     *out_login = login;
@@ -116,6 +117,7 @@ static void put_login(const pal_oauth_login *login, pal_buf *out)
     pal_put_str(&json, "access_token", login->access_token);
     pal_put_str_if(&json, "refresh_token", login->refresh_token);
     pal_put_number(&json, "expires_ms", login->expires_ms);
+    pal_put_str_if(&json, "proof_key", login->proof_key);
     pal_json_end_object(&json);
     pal_buf_append_text(out, "\n");
 }

@@ -5,7 +5,9 @@
  *   ISSUER     metadata of the authorization server
  *   REGISTER   the client registers itself, if no client is configured
  *   AUTHORIZE  a person allows the access, and is redirected with a code
- *   TOKEN      the code, or the client's own credentials, are exchanged for a token
+ *   SUBJECT    instead: a file of the platform is read (oauth_assertion.c)
+ *   EXCHANGE   the identity provider exchanges its content for an assertion
+ *   TOKEN      the code, the assertion, or the client's own credentials, are exchanged for a token
  *   REFRESH    instead of all of these: the refresh token is exchanged for a token
  *   RELOAD     the refresh token was refused: perhaps another process has used it, and stored
  *              others; otherwise the flow begins with RESOURCE
@@ -38,12 +40,39 @@ static void on_body(void *user, pal_str bytes)
 
 static void on_end(void *user, const pal_http_end *end);
 
+static void on_head(void *user, const pal_http_head *head)
+{
+    pal_oauth *o = user;
+    for (size_t i = 0; i < head->headers_len; i++) {
+        if (pal_str_is(head->headers[i].name, "dpop-nonce"))
+            o->flow.is_nonce_new =
+                    pal_oauth_nonce_take(&o->issuer_nonce, head->headers[i].value);
+    }
+}
+
+/* The proof of the key to which the token shall be bound, or is; empty: none. */
+static pal_status prove(pal_oauth *o, pal_oauth_step step, pal_str url, pal_str *out_proof,
+        pal_error *err)
+{
+    const pal_oauth_proof proof = {
+            .key = step == PAL_OAUTH_STEP_REFRESH ? o->login.proof_key : o->flow.proof_key,
+            .method = "POST",
+            .url = url,
+            .nonce = pal_buf_str(&o->issuer_nonce)};
+    bool is_token = step == PAL_OAUTH_STEP_TOKEN || step == PAL_OAUTH_STEP_REFRESH;
+    *out_proof = (pal_str){0};
+    return is_token && proof.key.len
+            ? pal_oauth_proof_write(&proof, o->flow.arena, out_proof, err)
+            : PAL_OK;
+}
+
 /* Starts a request of the current step. Without a body it is a GET. */
 static void send_request(pal_oauth *o, pal_oauth_step step, pal_str url, const char *type,
         pal_str body, pal_str authorization)
 {
-    static const pal_http_events events = {NULL, on_body, on_end};
-    pal_header headers[3] = {{pal_str_of("Accept"), pal_str_of("application/json")}};
+    static const pal_http_events events = {on_head, on_body, on_end};
+    pal_str proof;
+    pal_header headers[4] = {{pal_str_of("Accept"), pal_str_of("application/json")}};
     pal_http_request request = {.method = type ? "POST" : "GET",
             .url = url,
             .headers = headers,
@@ -58,7 +87,14 @@ static void send_request(pal_oauth *o, pal_oauth_step step, pal_str url, const c
     if (authorization.len)
         headers[request.headers_len++] = (pal_header){pal_str_of("Authorization"), authorization};
     o->flow.step = step;
+    o->flow.is_nonce_new = false;
     pal_buf_clear(&o->body);
+    if (prove(o, step, url, &proof, &err)) {
+        pal_oauth_fail_with(o, &err);
+        return;
+    }
+    if (proof.len)
+        headers[request.headers_len++] = (pal_header){pal_str_of("DPoP"), proof};
     if (pal_http_start(o->client, &request, &events, o, &o->http, &err))
         pal_oauth_fail_with(o, &err);
 }
@@ -127,12 +163,8 @@ static void take_resource(pal_oauth *o, pal_json json)
                 PAL_EXCERPT(f->resource, 100));
         return;
     }
-    if (pal_json_type_of(pal_json_find(json, "dpop_bound_access_tokens_required")) ==
-            PAL_JSON_TRUE) {
-        pal_oauth_fail(o, PAL_DENIED,
-                "it accepts only tokens that are bound to a key (DPoP), which is not supported");
-        return;
-    }
+    f->wants_proof |= pal_json_type_of(pal_json_find(
+                              json, "dpop_bound_access_tokens_required")) == PAL_JSON_TRUE;
     f->issuer_url = pal_arena_copy(f->arena, choose_issuer(o, servers));
     if (!f->issuer_url.len)
         pal_oauth_fail(o, PAL_DENIED, "its metadata name no authorization server that can be used");
@@ -207,7 +239,7 @@ static void choose_scope(pal_oauth *o)
     if (pal_str_equal(o->login.issuer, f->issuer.issuer))
         scope = pal_oauth_scope_join(o->login.scope, scope, f->arena);
     /* Some servers return a refresh token only for this scope. */
-    if (!o->auth.client_credentials &&
+    if (!pal_oauth_is_unattended(o) &&
             pal_oauth_scope_contains(f->issuer.scopes, pal_str_of("offline_access")))
         scope = pal_oauth_scope_join(scope, pal_str_of("offline_access"), f->arena);
     f->scope = scope;
@@ -227,8 +259,11 @@ static void register_client(pal_oauth *o)
 static void choose_client(pal_oauth *o)
 {
     pal_oauth_flow *f = &o->flow;
+    pal_error err;
     choose_scope(o);
-    if (o->auth.client_id.len) {
+    if (pal_oauth_proof_begin(o, &err)) {
+        pal_oauth_fail_with(o, &err);
+    } else if (o->auth.client_id.len) {
         f->client = (pal_oauth_client){
                 .id = o->auth.client_id, .secret = o->auth.client_secret, .key = o->key};
         f->client.method = pal_oauth_client_method(&f->client, f->issuer.methods);
@@ -329,18 +364,22 @@ static void ask_person(pal_oauth *o)
     pal_buf_done(&url);
 }
 
-static void exchange(pal_oauth *o, pal_buf *form);
-
-static void send_code(pal_oauth *o, pal_str code)
+static void send_code(pal_oauth *o)
 {
     pal_buf form;
     pal_buf_init(&form, PAL_OAUTH_RESPONSE_BYTES_MAX);
     pal_oauth_form_add(&form, "grant_type", pal_str_of("authorization_code"));
-    pal_oauth_form_add(&form, "code", code);
+    pal_oauth_form_add(&form, "code", o->flow.code);
     pal_oauth_form_add(&form, "redirect_uri", o->config.redirect_uri);
     pal_oauth_form_add(&form, "code_verifier", pal_str_of(o->flow.verifier));
-    exchange(o, &form);
+    pal_oauth_send_grant(o, &form);
     pal_buf_done(&form);
+}
+
+static void use_code(pal_oauth *o, pal_str code)
+{
+    o->flow.code = pal_arena_copy(o->flow.arena, code);
+    send_code(o);
 }
 
 /* Another authorization server could have sent the person (RFC 9207). */
@@ -366,15 +405,20 @@ bool pal_oauth_redirected(pal_oauth *oauth, pal_str query)
     else if (!code.len)
         pal_oauth_fail(oauth, PAL_PROVIDER, "the authorization server returned no code");
     else
-        send_code(oauth, code);
+        use_code(oauth, code);
     pal_oauth_release(oauth);
     return true;
 }
 
 /* ---- TOKEN and REFRESH ---- */
 
-/* Sends a form with a grant to the token endpoint. */
-static void exchange(pal_oauth *o, pal_buf *form)
+void pal_oauth_send_form(pal_oauth *o, pal_oauth_step step, pal_str url, pal_str form,
+        pal_str authorization)
+{
+    send_request(o, step, url, FORM_TYPE, form, authorization);
+}
+
+void pal_oauth_send_grant(pal_oauth *o, pal_buf *form)
 {
     pal_oauth_flow *f = &o->flow;
     pal_error err;
@@ -387,33 +431,68 @@ static void exchange(pal_oauth *o, pal_buf *form)
     if (status != PAL_OK)
         pal_oauth_fail_with(o, &err);
     else
-        send_request(o, PAL_OAUTH_STEP_TOKEN, f->issuer.token_endpoint, FORM_TYPE,
-                pal_buf_str(form), header);
+        pal_oauth_send_form(o, PAL_OAUTH_STEP_TOKEN, f->issuer.token_endpoint, pal_buf_str(form),
+                header);
 }
 
-static void get_token(pal_oauth *o)
+bool pal_oauth_is_unattended(const pal_oauth *o)
+{
+    return o->auth.client_credentials || o->auth.token_file.len;
+}
+
+static void send_credentials(pal_oauth *o)
 {
     pal_buf form;
-    if (!o->auth.client_credentials) {
-        ask_person(o);
-        return;
-    }
     pal_buf_init(&form, PAL_OAUTH_RESPONSE_BYTES_MAX);
     pal_oauth_form_add(&form, "grant_type", pal_str_of("client_credentials"));
     if (o->flow.scope.len)
         pal_oauth_form_add(&form, "scope", o->flow.scope);
-    exchange(o, &form);
+    pal_oauth_send_grant(o, &form);
     pal_buf_done(&form);
+}
+
+static void get_token(pal_oauth *o)
+{
+    if (o->auth.token_file.len)
+        pal_oauth_use_file(o, PAL_OAUTH_STEP_SUBJECT, false);
+    else if (o->auth.client_credentials)
+        send_credentials(o);
+    else
+        ask_person(o);
 }
 
 static void keep_login(pal_oauth *o, const pal_oauth_login *login)
 {
     if (!pal_oauth_adopt(o, login))
         pal_oauth_fail(o, PAL_NO_MEMORY, "out of memory");
-    else if (o->auth.file.len && !o->auth.client_credentials)
+    else if (o->auth.file.len && !pal_oauth_is_unattended(o))
         pal_oauth_use_file(o, PAL_OAUTH_STEP_SAVE, true);
     else
         pal_oauth_finish(o, PAL_OK, (pal_str){0});
+}
+
+static void refresh(pal_oauth *o);
+
+/* The authorization server requires its nonce in the proof, and has sent it: the request is sent
+ * again, once. Returns false for any other response. */
+static bool repeats(pal_oauth *o, const pal_http_end *end)
+{
+    pal_oauth_flow *f = &o->flow;
+    pal_json json;
+    if (end->code < 400 || f->is_repeated || !f->is_nonce_new ||
+            pal_json_parse(f->arena, pal_buf_str(&o->body), NULL, &json, NULL) != PAL_OK ||
+            !pal_json_string_is(pal_json_find(json, "error"), "use_dpop_nonce"))
+        return false;
+    f->is_repeated = true;
+    if (f->step == PAL_OAUTH_STEP_REFRESH)
+        refresh(o);
+    else if (f->assertion.len)
+        pal_oauth_send_assertion(o, f->assertion);
+    else if (f->code.len)
+        send_code(o);
+    else
+        send_credentials(o);
+    return true;
 }
 
 static void on_token(pal_oauth *o, const pal_http_end *end)
@@ -428,8 +507,11 @@ static void on_token(pal_oauth *o, const pal_http_end *end)
             .method = f->client.method,
             .redirect_uri = o->config.redirect_uri,
             .is_registered = f->is_registered,
-            .scope = f->scope};
+            .scope = f->scope,
+            .proof_key = f->proof_key};
     pal_error err;
+    if (repeats(o, end))
+        return;
     if (pal_oauth_token_read(end->code, pal_buf_str(&o->body), pal_clock_now_ms(), f->arena, &login,
                 &err))
         pal_oauth_fail_with(o, &err);
@@ -467,6 +549,8 @@ static void on_refreshed(pal_oauth *o, const pal_http_end *end)
 {
     pal_oauth_login login = o->login;
     pal_error err;
+    if (repeats(o, end))
+        return;
     pal_status status = pal_oauth_token_read(end->code, pal_buf_str(&o->body), pal_clock_now_ms(),
             o->flow.arena, &login, &err);
     if (status == PAL_OK) {
@@ -500,6 +584,9 @@ static void on_end(void *user, const pal_http_end *end)
         case PAL_OAUTH_STEP_REGISTER:
             on_registered(o, end);
             break;
+        case PAL_OAUTH_STEP_EXCHANGE:
+            pal_oauth_on_exchanged(o, end);
+            break;
         case PAL_OAUTH_STEP_TOKEN:
             on_token(o, end);
             break;
@@ -516,11 +603,13 @@ static void on_end(void *user, const pal_http_end *end)
 /* Finds the authorization server and gets a token from it. */
 void pal_oauth_flow_discover(pal_oauth *o)
 {
-    if (!o->config.on_authorize && !o->auth.client_credentials) {
+    if (!o->config.on_authorize && !pal_oauth_is_unattended(o)) {
         pal_oauth_fail_no_login(o);
         return;
     }
     o->flow.place = 0;
+    o->flow.is_repeated = false;
+    o->flow.wants_proof = o->flow.challenge.is_bound;
     find_resource(o);
 }
 
@@ -533,7 +622,7 @@ void pal_oauth_flow_start(pal_oauth *o)
                 "the server refuses the token, although scope '%.*s' was requested",
                 PAL_EXCERPT(f->challenge.scope, 80));
     else if (o->login.refresh_token.len && !f->is_step_up && !was_refused &&
-            !o->config.is_login)
+            !o->config.is_login && (o->login.proof_key.len || !f->challenge.is_bound))
         refresh(o);
     else
         pal_oauth_flow_discover(o);

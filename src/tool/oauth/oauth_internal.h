@@ -43,9 +43,10 @@ typedef struct pal_oauth_challenge_values {
     pal_str error;
     pal_str scope;
     pal_str resource_metadata;
+    bool is_bound; /* the server takes only tokens that are bound to a key (DPoP) */
 } pal_oauth_challenge_values;
 
-/* Reads the parameters of the scheme Bearer, in the arena. */
+/* Reads the parameters of the scheme Bearer, otherwise those of the scheme DPoP, in the arena. */
 void pal_oauth_challenge_read(
         pal_str header, pal_arena *arena, pal_oauth_challenge_values *out_values);
 
@@ -79,6 +80,7 @@ typedef struct pal_oauth_issuer {
     unsigned methods;              /* bits of pal_oauth_method; 0: not said */
     bool has_iss;                  /* it puts `iss` into redirects */
     bool takes_documents;          /* client id metadata documents */
+    bool takes_proofs;             /* it binds tokens to a key on P-256 (DPoP) */
     bool has_pkce;
 } pal_oauth_issuer;
 
@@ -111,6 +113,7 @@ typedef struct pal_oauth_login {
     pal_str access_token;
     pal_str refresh_token;
     int64_t expires_ms; /* wall clock; 0: not known */
+    pal_str proof_key;  /* PEM: the key that the tokens are bound to; empty: to none */
 } pal_oauth_login;
 
 pal_oauth_login pal_oauth_login_copy(const pal_oauth_login *login, pal_arena *arena);
@@ -139,7 +142,11 @@ pal_oauth_method pal_oauth_client_method(const pal_oauth_client *client, unsigne
  * or empty. `audience` is the issuer. */
 PAL_CHECKED pal_status pal_oauth_client_add(const pal_oauth_client *client, pal_str audience,
         pal_buf *form, pal_arena *arena, pal_str *out_header, pal_error *err);
-/* Reads a response of the token endpoint into the login; texts are in the arena. */
+/* Reads a JSON object that was requested with a POST. `what` says in errors what was requested. */
+PAL_CHECKED pal_status pal_oauth_answer_read(const char *what, long code, pal_str body,
+        pal_arena *arena, pal_json *out_json, pal_error *err);
+/* Reads a response of the token endpoint into the login; texts are in the arena. If the login has a
+ * proof_key, the token must be bound to it. */
 PAL_CHECKED pal_status pal_oauth_token_read(long code, pal_str body, int64_t now_ms,
         pal_arena *arena, pal_oauth_login *login, pal_error *err);
 /* Writes the request of a dynamic registration. */
@@ -148,6 +155,28 @@ void pal_oauth_register_write(
 PAL_CHECKED pal_status pal_oauth_register_read(long code, pal_str body,
         const pal_oauth_issuer *issuer, pal_arena *arena, pal_oauth_client *out_client,
         pal_error *err);
+
+/* ---- Proofs (oauth_proof.c) ---- */
+
+#define PAL_OAUTH_NONCE_LEN_MAX 4096
+
+/* What a proof is about. */
+typedef struct pal_oauth_proof {
+    pal_str key; /* PEM, EC on P-256 */
+    const char *method;
+    pal_str url;   /* query and fragment are left out */
+    pal_str token; /* empty: none is sent */
+    pal_str nonce; /* may be empty */
+} pal_oauth_proof;
+
+/* Writes the value of the header DPoP, in the arena. */
+PAL_CHECKED pal_status pal_oauth_proof_write(
+        const pal_oauth_proof *proof, pal_arena *arena, pal_str *out_proof, pal_error *err);
+/* Keeps the header DPoP-Nonce of a response. Returns true if it is a new value. */
+bool pal_oauth_nonce_take(pal_buf *nonce, pal_str value);
+/* Makes the key of the flow, if the token must be bound to one. PAL_DENIED: the authorization
+ * server cannot do that. */
+PAL_CHECKED pal_status pal_oauth_proof_begin(pal_oauth *oauth, pal_error *err);
 
 /* ---- Flows (oauth_flow.c) ---- */
 
@@ -160,6 +189,8 @@ typedef enum pal_oauth_step {
     PAL_OAUTH_STEP_ISSUER,
     PAL_OAUTH_STEP_REGISTER,
     PAL_OAUTH_STEP_AUTHORIZE,
+    PAL_OAUTH_STEP_SUBJECT,
+    PAL_OAUTH_STEP_EXCHANGE,
     PAL_OAUTH_STEP_TOKEN,
     PAL_OAUTH_STEP_REFRESH,
     PAL_OAUTH_STEP_RELOAD,
@@ -179,6 +210,12 @@ typedef struct pal_oauth_flow {
     pal_oauth_client client;
     bool is_registered;
     pal_str scope; /* the requested scopes */
+    pal_str code;      /* of the redirect */
+    pal_str assertion; /* of the platform or of the identity provider */
+    bool wants_proof;  /* the token must be bound to a key */
+    bool is_repeated;  /* the request for a token was sent again, with the server's nonce */
+    bool is_nonce_new; /* the last response had another nonce */
+    pal_str proof_key; /* PEM */
     char state[PAL_OAUTH_SECRET_TEXT], verifier[PAL_OAUTH_SECRET_TEXT];
 } pal_oauth_flow;
 
@@ -187,9 +224,11 @@ typedef struct pal_oauth_work {
     pal_work_item item;
     pal_oauth *oauth;
     bool is_write;
+    bool is_subject; /* it reads auth.token_file */
     pal_arena *arena;
     pal_oauth_login login;
-    pal_str key; /* PEM */
+    pal_str key;     /* PEM */
+    pal_str subject; /* the content of auth.token_file */
     pal_status status;
     pal_error err;
 } pal_oauth_work;
@@ -200,12 +239,14 @@ struct pal_oauth {
     pal_arena *arena; /* owns the configuration and the key */
     pal_oauth_config config;
     pal_tool_auth auth;
+    pal_tool_idp idp;
     bool allow_local; /* the MCP server is on this machine, so the authorization server can be */
     pal_str key;
 
     pal_arena *login_arena;
     pal_oauth_login login;
-    pal_buf header; /* "Bearer ..." */
+    pal_buf header; /* "Bearer ..." or "DPoP ..." */
+    pal_buf server_nonce, issuer_nonce; /* the newest DPoP-Nonce of each */
     uint32_t serial;
     uint32_t refreshed; /* the serial of the last token that was got by a refresh */
 
@@ -224,6 +265,22 @@ struct pal_oauth {
 void pal_oauth_flow_start(pal_oauth *o);
 /* Finds the authorization server and gets a token from it. */
 void pal_oauth_flow_discover(pal_oauth *o);
+/* Sends a form as the next step. `authorization` may be empty. */
+void pal_oauth_send_form(pal_oauth *o, pal_oauth_step step, pal_str url, pal_str form,
+        pal_str authorization);
+/* Adds the resource and the client to a form with a grant, and sends it to the token endpoint. */
+void pal_oauth_send_grant(pal_oauth *o, pal_buf *form);
+/* Whether tokens are got without a person, and not kept in a file. */
+bool pal_oauth_is_unattended(const pal_oauth *o);
+
+/* ---- Assertions (oauth_assertion.c) ---- */
+
+/* The content of auth.token_file was read. */
+void pal_oauth_on_subject(pal_oauth *o, pal_str text);
+/* The identity provider has answered. */
+void pal_oauth_on_exchanged(pal_oauth *o, const pal_http_end *end);
+/* Exchanges an assertion, which is in the flow's arena, for a token. */
+void pal_oauth_send_assertion(pal_oauth *o, pal_str assertion);
 
 /* ---- The token (oauth.c) ---- */
 

@@ -156,6 +156,8 @@ pal_status pal_oauth_issuer_read(pal_json json, pal_str issuer, bool allow_local
     read.methods =
             read_methods(pal_json_find(json, "token_endpoint_auth_methods_supported"), arena);
     read.has_pkce = list_contains(pal_json_find(json, "code_challenge_methods_supported"), "S256");
+    read.takes_proofs =
+            list_contains(pal_json_find(json, "dpop_signing_alg_values_supported"), "ES256");
     (void)pal_json_bool(
             pal_json_find(json, "authorization_response_iss_parameter_supported"), &read.has_iss);
     (void)pal_json_bool(
@@ -184,6 +186,7 @@ void pal_oauth_issuer_default(pal_str url, pal_arena *arena, pal_oauth_issuer *o
             .authorization_endpoint = join(parts.origin, "/authorize", arena),
             .token_endpoint = join(parts.origin, "/token", arena),
             .registration_endpoint = join(parts.origin, "/register", arena),
+            .takes_proofs = true,
             .has_pkce = true,
     };
 }

@@ -148,7 +148,7 @@ static pal_status refusal(
             err, PAL_DENIED, "the authorization server refused %s: HTTP code %ld", what, code);
 }
 
-static pal_status read_object(const char *what, long code, pal_str body, pal_arena *arena,
+pal_status pal_oauth_answer_read(const char *what, long code, pal_str body, pal_arena *arena,
         pal_json *out_json, pal_error *err)
 {
     pal_json json = {0};
@@ -177,17 +177,18 @@ pal_status pal_oauth_token_read(long code, pal_str body, int64_t now_ms, pal_are
 {
     pal_json json;
     double seconds;
-    pal_status status = read_object("a token", code, body, arena, &json, err);
+    pal_status status = pal_oauth_answer_read("a token", code, body, arena, &json, err);
     if (status != PAL_OK)
         return status;
     pal_str token = pal_json_string(pal_json_find(json, "access_token"), arena);
     pal_str refresh = pal_json_string(pal_json_find(json, "refresh_token"), arena);
     pal_str type = pal_json_string(pal_json_find(json, "token_type"), arena);
-    if (pal_text_is_nocase(type, "dpop"))
+    bool is_bound = pal_text_is_nocase(type, "dpop");
+    if (is_bound != (login->proof_key.len > 0) && (is_bound || pal_text_is_nocase(type, "bearer")))
         return pal_error_set(err, PAL_PROVIDER,
-                "the authorization server binds its tokens to a key (DPoP), which is not "
-                "supported");
-    if (!is_header_safe(token) || !pal_text_is_nocase(type, "bearer"))
+                "the authorization server returned a token that is %s to a key (DPoP)",
+                is_bound ? "bound" : "not bound");
+    if (!is_header_safe(token) || (!is_bound && !pal_text_is_nocase(type, "bearer")))
         return pal_error_set(
                 err, PAL_PROVIDER, "the authorization server returned no bearer token");
     login->access_token = pal_arena_copy(arena, token);
@@ -244,7 +245,7 @@ pal_status pal_oauth_register_read(long code, pal_str body, const pal_oauth_issu
 {
     pal_json json;
     pal_oauth_client client = {0};
-    pal_status status = read_object("a registration", code, body, arena, &json, err);
+    pal_status status = pal_oauth_answer_read("a registration", code, body, arena, &json, err);
     if (status != PAL_OK)
         return status;
     client.id = pal_arena_copy(arena, pal_json_string(pal_json_find(json, "client_id"), arena));

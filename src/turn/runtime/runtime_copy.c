@@ -185,6 +185,19 @@ static void prefer_model(pal_endpoint *endpoints, size_t len, pal_str model)
     endpoints[0] = first;
 }
 
+static const pal_tool_idp *copy_idp(pal_arena *arena, const pal_tool_idp *idp)
+{
+    pal_tool_idp *copy = idp ? pal_arena_alloc(arena, sizeof(*copy)) : NULL;
+
+    if (!copy)
+        return NULL;
+    *copy = *idp;
+    copy->token_url = pal_arena_copy(arena, idp->token_url);
+    copy->client_id = pal_arena_copy(arena, idp->client_id);
+    copy->client_secret = pal_arena_copy(arena, idp->client_secret);
+    return copy;
+}
+
 static const pal_tool_auth *copy_auth(pal_arena *arena, const pal_tool_auth *auth)
 {
     pal_tool_auth *copy = auth ? pal_arena_alloc(arena, sizeof(*copy)) : NULL;
@@ -199,6 +212,8 @@ static const pal_tool_auth *copy_auth(pal_arena *arena, const pal_tool_auth *aut
     copy->scope = pal_arena_copy(arena, auth->scope);
     copy->issuer = pal_arena_copy(arena, auth->issuer);
     copy->file = pal_arena_copy(arena, auth->file);
+    copy->token_file = pal_arena_copy(arena, auth->token_file);
+    copy->idp = copy_idp(arena, auth->idp);
     return copy;
 }
 

@@ -12,10 +12,30 @@ import { binary, serve, workspace } from '../support.mjs';
 
 const SECRET = 'secret-of-the-client';
 
+const unpack = (text) => JSON.parse(Buffer.from(text, 'base64url'));
+const sha256 = (text) => crypto.createHash('sha256').update(text).digest('base64url');
+
+// Checks the proof of a key in a request, and returns the key and the nonce.
+function readProof(request, url, used) {
+    const [head, claims, signature] = request.headers.dpop.split('.');
+    const { typ, alg, jwk } = unpack(head), { jti, htm, htu, iat, ath, nonce } = unpack(claims);
+    assert.deepEqual([typ, alg, jwk.d, htm, htu], ['dpop+jwt', 'ES256', undefined, request.method, url]);
+    assert.ok(Math.abs(Date.now() / 1000 - iat) < 300);
+    assert.ok(!used.has(jti), 'each proof is used once');
+    used.add(jti);
+    const key = crypto.createPublicKey({ key: jwk, format: 'jwk' });
+    assert.ok(crypto.verify('sha256', Buffer.from(`${head}.${claims}`), { key, dsaEncoding: 'ieee-p1363' },
+        Buffer.from(signature, 'base64url')));
+    return { key: `${jwk.x}.${jwk.y}`, ath, nonce };
+}
+
 // An MCP server that is also its authorization server. Tokens are "access-N" and "refresh-N". Each
-// refresh token is valid once.
-async function fakeServer(t, { expires = 3600, denies = false, elsewhere, metadata = {} } = {}) {
+// refresh token is valid once. If tokens are `bound` to a key, every server requires its nonce, which
+// changes with each token.
+async function fakeServer(t, { expires = 3600, denies = false, elsewhere, metadata = {}, bound = false } = {}) {
     const seen = { requests: [], secrets: new Set([SECRET]) };
+    const proofs = new Set();
+    let boundTo;
     const valid = new Set(), refreshable = new Set(), codes = new Map();
     let count = 0;
     const server = http.createServer(async (request, response) => {
@@ -34,7 +54,8 @@ async function fakeServer(t, { expires = 3600, denies = false, elsewhere, metada
         if (pathname === '/.well-known/oauth-authorization-server')
             return json(200, { issuer: base, authorization_endpoint: `${base}/authorize`, token_endpoint: `${base}/token`,
                 registration_endpoint: `${base}/register`, code_challenge_methods_supported: ['S256'],
-                token_endpoint_auth_methods_supported: ['none', 'client_secret_basic'] });
+                token_endpoint_auth_methods_supported: ['none', 'client_secret_basic'],
+                ...(bound && { dpop_signing_alg_values_supported: ['ES256'] }) });
         if (pathname === '/register') return json(201, { client_id: 'registered', ...JSON.parse(body) });
         if (pathname === '/authorize') {
             const back = new URL(url.searchParams.get('redirect_uri'));
@@ -46,36 +67,61 @@ async function fakeServer(t, { expires = 3600, denies = false, elsewhere, metada
             response.writeHead(302, { location: back.toString() });
             return response.end();
         }
-        if (pathname === '/token') return token(body, request.headers.authorization, json);
+        if (pathname === '/idp') return identify(body, request.headers.authorization, json);
+        if (pathname === '/token') {
+            const proof = bound && readProof(request, `${base}/token`, proofs);
+            if (bound && proof.nonce !== `as-${count}`)
+                return json(400, { error: 'use_dpop_nonce' }, { 'dpop-nonce': `as-${count}` });
+            const grant = new URLSearchParams(body).get('grant_type');
+            if (bound && grant === 'refresh_token') assert.equal(proof.key, boundTo, 'the key stays the same');
+            boundTo = proof.key;
+            return token(body, request.headers.authorization, json);
+        }
         return json(404, {});
     });
+    // The identity provider of a company.
+    function identify(body, authorization, json) {
+        const form = Object.fromEntries(new URLSearchParams(body));
+        const type = 'urn:ietf:params:oauth:token-type:';
+        assert.deepEqual(form, { grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',
+            requested_token_type: `${type}id-jag`, subject_token: 'id-of-ann', subject_token_type: `${type}id_token`,
+            audience: base, resource: `${base}/mcp`, scope: 'read' });
+        assert.equal(authorization, `Basic ${Buffer.from(`desk:${SECRET}`).toString('base64')}`);
+        return json(200, { issued_token_type: `${type}id-jag`, access_token: 'assertion-of-ann', token_type: 'N_A' });
+    }
     function token(body, authorization, json) {
         const form = new URLSearchParams(body);
-        const grant = form.get('grant_type');
+        const grant = form.get('grant_type').replace('urn:ietf:params:oauth:grant-type:', '');
         const challenge = crypto.createHash('sha256').update(form.get('code_verifier') ?? '').digest('base64url');
         const basic = `Basic ${Buffer.from(`palaver:${SECRET}`).toString('base64')}`;
         if (form.get('code_verifier')) seen.secrets.add(form.get('code_verifier'));
         const good = { authorization_code: codes.get(form.get('code')) === challenge,
             refresh_token: refreshable.delete(form.get('refresh_token')),
-            client_credentials: authorization === basic };
+            client_credentials: authorization === basic,
+            'jwt-bearer': ['assertion-of-ann', 'workload-1', 'workload-2'].includes(form.get('assertion')) };
         assert.equal(form.get('resource'), `${base}/mcp`);
         if (!good[grant]) return json(400, { error: 'invalid_grant', error_description: `no ${body}` });
         count++;
         valid.clear();
         valid.add(`access-${count}`);
         for (const name of ['access', 'refresh']) seen.secrets.add(`${name}-${count}`);
-        if (grant !== 'client_credentials') refreshable.add(`refresh-${count}`);
-        return json(200, { access_token: `access-${count}`, token_type: 'Bearer', expires_in: expires,
-            ...(grant !== 'client_credentials' && { refresh_token: `refresh-${count}` }) });
+        const isLogin = ['authorization_code', 'refresh_token'].includes(grant);
+        if (isLogin) refreshable.add(`refresh-${count}`);
+        return json(200, { access_token: `access-${count}`, token_type: bound ? 'DPoP' : 'Bearer', expires_in: expires,
+            ...(isLogin && { refresh_token: `refresh-${count}` }) });
     }
     function mcp(request, body, json, response) {
         if (elsewhere) {
             response.writeHead(307, { location: elsewhere });
             return response.end();
         }
-        if (!valid.has(request.headers.authorization?.replace('Bearer ', '')))
-            return json(401, {}, { 'www-authenticate':
-                `Bearer resource_metadata="${base}/.well-known/oauth-protected-resource/mcp"` });
+        const scheme = bound ? 'DPoP' : 'Bearer', sent = request.headers.authorization?.replace(`${scheme} `, '');
+        const place = `resource_metadata="${base}/.well-known/oauth-protected-resource/mcp"`;
+        if (!valid.has(sent)) return json(401, {}, { 'www-authenticate': `${scheme} ${place}` });
+        const proof = bound && readProof(request, `${base}/mcp`, proofs);
+        if (bound) assert.deepEqual([proof.key, proof.ath], [boundTo, sha256(sent)]);
+        if (bound && proof.nonce !== `rs-${count}`)
+            return json(401, {}, { 'www-authenticate': `DPoP error="use_dpop_nonce", ${place}`, 'dpop-nonce': `rs-${count}` });
         if (request.method !== 'POST') return json(405, {});
         const { id, method } = JSON.parse(body);
         const results = {
@@ -294,12 +340,51 @@ test('wrong credentials fail with the reason, without the secret', async (t) => 
     assert.ok(fake.count('/token') <= 3, 'no loop');
 });
 
-test('a server that requires tokens bound to a key is refused before anything is registered', async (t) => {
+test('tokens that are bound to a key are used with a new proof for each request', async (t) => {
+    const fake = await fakeServer(t, { bound: true, expires: 1 }), p = prepare(t, fake);
+    const login = await p.login();
+    await fetch(login.url);
+    const { code, text } = await login.ended;
+    assert.equal(code, 0, text);
+    assert.match(read(p.file).proof_key, /PRIVATE KEY/);
+    assert.equal(mode(p.file), 0o600);
+    const { shown } = await p.chat(); // the token has expired, and is renewed with the same key
+    assert.match(shown, /in the library/);
+    assert.notEqual(read(p.file).access_token, 'access-1');
+    assert.equal(fake.count('/authorize'), 1);
+    for (const said of p.said) assert.ok(!said.includes('PRIVATE KEY'));
+});
+
+test('the platform identifies a workload by a file, which is read for each token', async (t) => {
+    const fake = await fakeServer(t, { expires: 1 });
+    const p = prepare(t, fake, ', auth: {grant: workload, client_id: palaver, token_file: workload.jwt}');
+    for (const name of ['workload-1', 'workload-2']) {
+        fs.writeFileSync(path.join(p.dir, 'workload.jwt'), `${name}\n`);
+        assert.match((await p.chat()).shown, /in the library/);
+        assert.ok(fake.seen.requests.some(({ pathname, body }) => pathname === '/token' && body.includes(`assertion=${name}`)));
+    }
+    fs.rmSync(path.join(p.dir, 'workload.jwt'));
+    assert.match((await p.chat()).shown, /The tool 'maps__where' does not exist/);
+    assert.equal(fs.existsSync(p.file), false, 'nothing is stored');
+});
+
+test('an identity provider allows the access', async (t) => {
+    const fake = await fakeServer(t);
+    const p = prepare(t, fake, `, auth: {grant: enterprise, client_id: palaver, client_secret_env: MAPS_SECRET,
+      token_file: id.jwt, idp_token_url: "${fake.base}/idp", idp_client_id: desk, idp_client_secret_env: MAPS_SECRET}`);
+    fs.writeFileSync(path.join(p.dir, 'id.jwt'), 'id-of-ann');
+    const { shown, text } = await p.chat();
+    assert.match(shown, /in the library/);
+    assert.ok(!text.includes('assertion-of-ann'));
+    assert.equal(fake.count('/authorize'), 0);
+});
+
+test('a server that requires tokens bound to a key is refused if its authorization server cannot make them', async (t) => {
     const fake = await fakeServer(t, { metadata: { dpop_bound_access_tokens_required: true } });
     const p = prepare(t, fake);
     const { code, text } = await p.run('mcp', 'login', 'maps');
     assert.equal(code, 1);
-    assert.match(text, /no access to 'maps': it accepts only tokens that are bound to a key \(DPoP\), which is not supported/);
+    assert.match(text, /no access to 'maps': the server requires tokens that are bound to a key \(DPoP\), and authorization server '\S+' does not support that with ES256/);
     assert.equal(fake.count('/register'), 0);
 });
 

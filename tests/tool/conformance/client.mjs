@@ -18,12 +18,18 @@ const samples = { string: 'x', integer: 1, number: 1.5, boolean: true, array: []
 // The configuration that the scenarios of auth/ expect of the client.
 function authOf() {
     if (!scenario.startsWith('auth/')) return [];
-    const { client_id, client_secret, issuer, private_key_pem } = context;
-    const auth = { client_id, client_secret, issuer, file: path.join(files, 'login.json') };
+    const { client_id, client_secret, issuer, private_key_pem, idp_client_id, idp_token_endpoint } = context;
+    const auth = { client_id, client_secret, issuer, file: path.join(files, 'login.json'), idp_client_id,
+        idp_token_url: idp_token_endpoint };
+    const assertion = context.valid_jwt ?? context.idp_id_token;
 
     if (private_key_pem) {
         auth.client_key = path.join(files, 'key.pem');
         fs.writeFileSync(auth.client_key, private_key_pem);
+    }
+    if (assertion) {
+        auth.token_file = path.join(files, 'token.jwt');
+        fs.writeFileSync(auth.token_file, assertion);
     }
     auth.client_credentials = scenario.startsWith('auth/client-credentials-');
     if (scenario === 'auth/basic-cimd')

@@ -79,6 +79,18 @@ static void challenges_are_read(void)
         pal_oauth_challenge_read(pal_str_of(odd[i]), arena, &v);
         CHECK_EQ(v.error.len, 0);
     }
+    pal_oauth_challenge_read(
+            pal_str_of("DPoP error=\"use_dpop_nonce\", resource_metadata=\"https://h/m\""), arena, &v);
+    CHECK(v.is_bound);
+    CHECK_STR(v.error, "use_dpop_nonce");
+    CHECK_STR(v.resource_metadata, "https://h/m");
+    static const char *const both[] = {"DPoP algs=\"ES256\", scope=\"d\", Bearer scope=\"b\"",
+            "Bearer scope=\"b\", DPoP algs=\"ES256\", scope=\"d\""};
+    for (size_t i = 0; i < sizeof both / sizeof *both; i++) {
+        pal_oauth_challenge_read(pal_str_of(both[i]), arena, &v);
+        CHECK(!v.is_bound);
+        CHECK_STR(v.scope, "b");
+    }
     pal_oauth_challenge_read((pal_str){0}, arena, &v); /* no header */
     CHECK_EQ(v.error.len, 0);
     CHECK(pal_oauth_is_challenge(401, pal_str_of("")));
@@ -153,7 +165,13 @@ static void responses_with_tokens_are_read(void)
             PAL_PROVIDER, &err);
     CHECK_STATUS(read_token(200, "{\"access_token\":\"t\",\"token_type\":\"DPoP\"}", &login, &err),
             PAL_PROVIDER, &err);
-    CHECK(strstr(err.message, "DPoP"));
+    CHECK_CONTAINS(err.message, "a token that is bound to a key (DPoP)");
+    pal_oauth_login bound = {.proof_key = pal_str_of("key")};
+    CHECK_STATUS(read_token(200, "{\"access_token\":\"t\",\"token_type\":\"DPoP\"}", &bound, &err),
+            PAL_OK, &err);
+    CHECK_STATUS(read_token(200, "{\"access_token\":\"t\",\"token_type\":\"Bearer\"}", &bound, &err),
+            PAL_PROVIDER, &err);
+    CHECK_CONTAINS(err.message, "a token that is not bound to a key (DPoP)");
     CHECK_STATUS(read_token(200, "<html>", &login, &err), PAL_PROVIDER, &err);
     /* Texts of the server are not repeated: they could contain what was sent. */
     CHECK_STATUS(read_token(400, "{\"error\":\"invalid_grant\",\"error_description\":\"code s3cret\"}", &login,
