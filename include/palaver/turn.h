@@ -357,7 +357,8 @@ typedef struct pal_turn_request {
     pal_str label;            /* free text, returned in the STARTED event; may be empty */
     bool no_retries;          /* do not retry failed model calls, because the caller does */
     bool calls_end_turn;      /* a call of one of `tools` ends the turn as DONE with has_calls,
-                                 instead of pausing it. A later turn brings the results, as messages
+                                 instead of pausing it; with no_server_tools also a call of any
+                                 other tool. A later turn brings the results, as messages
                                  of role tool before its other messages. Calls that get no result
                                  there are recorded as interrupted */
     pal_turn_on_done on_done; /* may be NULL. A queued request with `on_done` is kept in memory

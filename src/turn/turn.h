@@ -595,6 +595,13 @@ void pal_tools_put_waiting(const pal_turn *turn, pal_buf *buf);
 bool pal_tools_are_over(const pal_turn *turn);
 /* Returns the tool that the model is offered under this name, or NULL. */
 const pal_tool *pal_tools_find(const pal_turn *turn, pal_str name);
+/* Returns true if every call is for the caller, also of a tool that nobody offered: models make up
+ * names, and only the caller can tell the model so in its own way. */
+static inline bool pal_turn_passes_calls(const pal_turn_request *request)
+{
+    return request->no_server_tools && request->calls_end_turn;
+}
+
 /* Returns true if the caller runs the tool with this name. */
 bool pal_tools_is_callers(const pal_turn *turn, pal_str name);
 /* Stops running calls; they do not call back. Tasks of tool servers continue, so that another

@@ -315,7 +315,8 @@ bool pal_tools_is_callers(const pal_turn *turn, pal_str name)
     for (size_t i = 0; i < turn->request.tools_len; i++)
         if (pal_str_equal(turn->request.tools[i].name, name))
             return true;
-    return turn->request.items_request.len > 0 && !pal_tools_find(turn, name);
+    return (turn->request.items_request.len > 0 || pal_turn_passes_calls(&turn->request)) &&
+            !pal_tools_find(turn, name);
 }
 
 static size_t count_state(const pal_turn *turn, pal_tool_state state)

@@ -36,7 +36,7 @@ bool pal_resume_is_callers(const pal_turn_request *request, pal_str name)
     for (size_t i = 0; i < request->tools_len; i++)
         if (pal_str_equal(request->tools[i].name, name))
             return true;
-    return false;
+    return pal_turn_passes_calls(request);
 }
 
 static bool is_open(const pal_resume *found, const pal_part *part)

@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import http from 'node:http';
+import path from 'node:path';
 import { serveModel } from '../model.mjs';
 import { ask, makeKey, serve, workspace } from '../support.mjs';
 
@@ -40,6 +41,25 @@ test('what the model service cannot do is left out and reported', async (t) => {
     assert.deepEqual(asked.tools.map((tool) => tool.function.name), ['get_time']);
     assert.equal(asked.tool_choice, undefined);
     assert.equal((await create(s, message('x'))).metadata, undefined, 'nothing to report');
+});
+
+test('images in results of tools reach the model', async (t) => {
+    const s = await serveModel(t);
+    const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'iVBORw0KGgo=' } };
+    const call = (id) => ({ type: 'tool_use', id, name: 'get_time', input: {} });
+    const result = (id, content) => ({ type: 'tool_result', tool_use_id: id, content });
+    const made = await create(s, message('', { tools: [TIME], messages: [user('look'),
+        { role: 'assistant', content: [call('c1'), call('c2')] },
+        user([result('c1', [{ type: 'text', text: 'a clock' }, image]), result('c2', 'noon'), { type: 'text', text: 'So? <<say ok>>' }]),
+        { role: 'assistant', content: [call('c3')] }, user([result('c3', [image])])] }));
+    assert.equal(made.metadata, undefined, 'nothing is left out');
+    const [{ messages }] = await s.asked();
+    const url = `data:image/png;base64,${image.source.data}`;
+    const urls = ({ content }) => [content].flat().flatMap((part) => part?.image_url?.url ?? []);
+    assert.deepEqual(messages.map(({ role }) => role),
+        ['user', 'assistant', 'tool', 'tool', 'user', 'assistant', 'tool', 'user']);
+    assert.deepEqual(messages.map(urls), [[], [], [], [], [url], [], [], [url]]);
+    assert.match(JSON.stringify(messages[2].content), /a clock.*the image is in the next message of the user/);
 });
 
 test('a message with only unknown blocks is answered', async (t) => {
@@ -80,6 +100,23 @@ test('a refusal of the model is a refusal', async (t) => {
     assert.equal(textOf(made), 'I cannot.');
 });
 
+test('a call of a tool that the client does not have is passed on to the client', async (t) => {
+    const dir = workspace(t);
+    fs.writeFileSync(path.join(dir, 'answers.jsonl'), ['{"call":{"name":"made_up","arguments":{"a":1}}}', '{"next":true}',
+        '{"call":{"name":"made_up","arguments":{"a":1}}}', '{"next":true}', '{"text":"Sorry."}'].join('\n'));
+    const s = await serve(t, { dir, config: 'providers: [{kind: script, path: answers.jsonl}]\n', args: ['--provider', 'script'] });
+    for (const tools of [[TIME], undefined]) {
+        const { content, stop_reason: reason } = await create(s, message('x', { tools }));
+        assert.deepEqual(content.map(({ type, name, input }) => [type, name, input]), [['tool_use', 'made_up', { a: 1 }]]);
+        assert.equal(reason, 'tool_use');
+    }
+    const [call] = [{ type: 'tool_use', id: 'c1', name: 'made_up', input: { a: 1 } }];
+    const result = { type: 'tool_result', tool_use_id: 'c1', is_error: true, content: 'no such tool' };
+    const last = await create(s, message('', { tools: [TIME], messages: [user('x'),
+        { role: 'assistant', content: [call] }, user([result])] }));
+    assert.equal(textOf(last), 'Sorry.');
+});
+
 test('a schema for the answer reaches the model', async (t) => {
     const s = await serveModel(t);
     const schema = { type: 'object', properties: { a: { type: 'string' } } };
@@ -87,6 +124,10 @@ test('a schema for the answer reaches the model', async (t) => {
     const { response_format: format } = (await s.asked())[0];
     assert.equal(format.type, 'json_schema');
     assert.deepEqual(format.json_schema.schema, schema);
+    // Older SDKs send the format in another member.
+    const old = await create(s, message('y', { output_format: { type: 'json_schema', schema }, output_config: { effort: 'low' } }));
+    assert.deepEqual((await s.asked())[1].response_format.json_schema.schema, schema);
+    assert.deepEqual(old.metadata.left_out, ['output_config']);
 });
 
 for (const store of ['memory', 'sqlite']) {

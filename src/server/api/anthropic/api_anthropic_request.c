@@ -5,6 +5,7 @@
  * could answer are invalid. Cache marks are hints and are not reported. */
 #include "server/api/anthropic/api_anthropic.h"
 
+#include <string.h>
 #include "base/json/json_put.h"
 #include "dialect/anthropic/anthropic.h"
 #include "dialect/dialect_member.h"
@@ -16,6 +17,8 @@ typedef struct reader {
     pal_anthropic_request *request;
     pal_buf buf; /* the names of everything that was left out, a JSON array */
     pal_json_writer left_out;
+    pal_part *media; /* images and files of tool results, for the next message of the user */
+    size_t media_len, media_cap;
 } reader;
 
 /* Reports "what name". `name` may be empty. */
@@ -59,18 +62,26 @@ static bool is_unknown(const pal_part *part)
     return part->kind == PAL_PART_FILE && !part->data.len && !part->url.len && !part->blob.len;
 }
 
-/* Chat completions have no images and files in the results of tools. The model gets a line that
- * names them. */
+/* Chat completions have no images and files in the results of tools. They are moved to the next
+ * message of the user, which the result names. */
 static void use_result(reader *in, pal_part *result)
 {
     for (size_t i = 0; i < result->parts_len; i++) {
         pal_part *part = &result->parts[i];
         if (is_text_file(part)) {
             use_text(in, part);
-        } else if (part->kind != PAL_PART_TEXT) {
-            const char *kind = pal_part_kind_name(part->kind);
-            leave_out(in, "tool_result", pal_str_of(kind));
+        } else if (is_unknown(part)) {
+            leave_out(in, "tool_result", pal_str_of(pal_part_kind_name(part->kind)));
             *part = (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_of("[media left out]")};
+        } else if (part->kind != PAL_PART_TEXT) {
+            if (!pal_arena_reserve(in->call->arena, &in->media, &in->media_cap, in->media_len + 1,
+                        sizeof *in->media))
+                return; /* the caller checks the arena */
+            in->media[in->media_len++] = *part;
+            *part = (pal_part){.kind = PAL_PART_TEXT,
+                    .text = pal_str_of(part->kind == PAL_PART_IMAGE
+                                    ? "[the image is in the next message of the user]"
+                                    : "[the file is in the next message of the user]")};
         }
     }
 }
@@ -95,26 +106,61 @@ static bool use_part(reader *in, pal_part *part)
 
 /* ---- Messages ---- */
 
+/* Puts the images and files of the results before it into a message of the user. */
+static void add_media(reader *in, pal_message *message)
+{
+    size_t len = in->media_len + message->parts_len;
+    pal_part *parts = pal_arena_array(in->call->arena, len, sizeof *parts);
+    if (!parts)
+        return; /* the caller checks the arena */
+    memcpy(parts, in->media, in->media_len * sizeof *parts);
+    if (message->parts_len)
+        memcpy(parts + in->media_len, message->parts, message->parts_len * sizeof *parts);
+    message->parts = parts;
+    message->parts_len = len;
+    in->media_len = 0;
+}
+
 /* Removes the parts that a turn cannot use. If nothing of a user's message is left, a line says so,
- * because the model must answer something. Other messages without parts are removed. */
-static void use_parts(reader *in)
+ * because the model must answer something. Returns false for any other message without parts. */
+static bool use_message(reader *in, pal_message *message)
+{
+    size_t len = 0, had = message->parts_len;
+    for (size_t k = 0; k < had; k++) {
+        if (use_part(in, &message->parts[k]))
+            message->parts[len++] = message->parts[k];
+    }
+    if (len == 0 && had && message->role == PAL_ROLE_USER)
+        message->parts[len++] =
+                (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_of("[content left out]")};
+    message->parts_len = len;
+    return len || had == 0;
+}
+
+static void use_messages(reader *in)
 {
     pal_turn_request *turn = &in->request->turn;
-    size_t len = 0;
-    for (size_t i = 0; i < turn->messages_len; i++) {
+    size_t len = 0, had = turn->messages_len;
+    pal_message *used = pal_arena_array(in->call->arena, 2 * had + 1, sizeof *used);
+    if (!used)
+        return; /* the caller checks the arena */
+    for (size_t i = 0; i < had; i++) {
         pal_message *message = &turn->messages[i];
-        size_t parts_len = 0, had = message->parts_len;
-        for (size_t k = 0; k < had; k++) {
-            if (use_part(in, &message->parts[k]))
-                message->parts[parts_len++] = message->parts[k];
+        bool is_used = use_message(in, message);
+        if (in->media_len && message->role == PAL_ROLE_USER) {
+            add_media(in, message);
+        } else if (in->media_len && message->role != PAL_ROLE_TOOL) {
+            used[len] = (pal_message){.role = PAL_ROLE_USER};
+            add_media(in, &used[len++]);
         }
-        if (parts_len == 0 && had && message->role == PAL_ROLE_USER)
-            message->parts[parts_len++] =
-                    (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_of("[content left out]")};
-        message->parts_len = parts_len;
-        if (parts_len || had == 0)
-            turn->messages[len++] = *message;
+        if (is_used)
+            used[len++] = *message;
     }
+    if (in->media_len) {
+        used[len] = (pal_message){.role = PAL_ROLE_USER};
+        add_media(in, &used[len++]);
+    }
+    turn->messages = used;
     turn->messages_len = len;
 }
 
@@ -184,7 +230,7 @@ static pal_status read_messages(reader *in, pal_error *err)
     if (status != PAL_OK)
         return status;
     in->call->fail_param = NULL;
-    use_parts(in);
+    use_messages(in);
     return pal_arena_checked(in->call->arena, err);
 }
 
@@ -289,11 +335,15 @@ static pal_status read_choice(reader *in, pal_error *err)
 
 /* ---- Parameters ---- */
 
-/* Writes the schema of a structured answer as OpenAI's response_format. */
+/* Writes the schema of a structured answer as OpenAI's response_format. Older SDKs have the format
+ * in the member "output_format". */
 static void put_format(reader *in, pal_json_writer *writer)
 {
     pal_json config = pal_json_find(in->call->body, "output_config");
     pal_json format = pal_json_find(config, "format");
+    bool is_old = pal_json_is_absent(format);
+    if (is_old)
+        format = pal_json_find(in->call->body, "output_format");
     pal_json schema = pal_json_find(format, "schema");
     bool has_schema = pal_json_string_is(pal_json_find(format, "type"), "json_schema") &&
             pal_json_type_of(schema) == PAL_JSON_OBJECT;
@@ -309,8 +359,10 @@ static void put_format(reader *in, pal_json_writer *writer)
         pal_json_end_object(writer);
         pal_json_end_object(writer);
     }
-    if (pal_json_type_of(config) > PAL_JSON_NULL && pal_json_count(config) != (size_t)has_schema)
+    if (!pal_json_is_absent(config) && pal_json_count(config) != (size_t)(has_schema && !is_old))
         leave_out(in, "output_config", (pal_str){0});
+    if (is_old && !has_schema && !pal_json_is_absent(format))
+        leave_out(in, "output_format", (pal_str){0});
 }
 
 /* Writes the members that chat completions have under the same or another name. */
@@ -347,6 +399,7 @@ static void report_members(reader *in)
 {
     static const char *const used[] = {"model", "messages", "system", "max_tokens", "stream",
             "tools", "tool_choice", "temperature", "top_p", "stop_sequences", "output_config",
+            "output_format",
             "thinking", "cache_control", "thread", NULL};
     pal_json name, value;
     for (pal_json_iter iter = pal_json_each(in->call->body); pal_json_next(&iter, &name, &value);) {
