@@ -337,6 +337,17 @@ static pal_status write_session(
     return append(r, id, messages + part, rest - part, messages[part - 1].seq);
 }
 
+/* Appends what is new to the first session, whatever its last message is. */
+static pal_status append_to_log(
+        const recording *r, const family *f, const known_prefix *known, pal_recorder_place *place)
+{
+    place->session = f->sessions[f->len - 1];
+    pal_status status = append(r, place->session, r->messages + known->len, r->len - known->len,
+            PAL_SEQ_ANY);
+    place->seq = r->messages[r->len - 1].seq;
+    return status;
+}
+
 /* Looks for the place of the messages, and appends those that are not stored. */
 static pal_status record_once(const recording *r, pal_recorder_place *place)
 {
@@ -360,6 +371,8 @@ static pal_status record_once(const recording *r, pal_recorder_place *place)
         place->seq = known.seq;
         return PAL_OK;
     }
+    if (r->history->is_log && f.len)
+        return append_to_log(r, &f, &known, place);
     if (known.len && known.seq == known.session.last_seq) {
         status = append(r, known.session.id, r->messages + known.len, place->appended, known.seq);
     } else {

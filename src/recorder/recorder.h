@@ -57,6 +57,8 @@ typedef struct pal_recorder_history {
      * them, their ids and seqs. */
     pal_message *messages;
     size_t messages_len;
+    bool is_log; /* the requests of the key do not continue each other, so there are no branches:
+                    what is new is appended to one session */
 } pal_recorder_history;
 
 /* Where the messages of a request end. The answer follows there. */

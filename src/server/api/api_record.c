@@ -21,6 +21,8 @@
 #define HISTORY "history:"
 #define SIDE ":side"
 
+#define CLAUDE_CODE_HEADER "x-claude-code-session-id" /* of the first row below */
+
 /* ---- Names ---- */
 
 /* A header that names a conversation. */
@@ -41,10 +43,12 @@ typedef struct name_row {
 
 /* Sub-agents of Codex have the session-id of the conversation, and a thread-id of their own. */
 static const name_row name_rows[] = {
-        {"x-claude-code-session-id", "claude-code:", "", "", "claude-cli/", false,
+        {CLAUDE_CODE_HEADER, "claude-code:", "", "", "claude-cli/", false,
                 "context_management", "x-claude-code-agent-id"},
         {"thread-id", "codex:", "", "codex", "codex", true, NULL, NULL},
         {"session-id", "codex:", "", "codex", "codex", true, NULL, NULL},
+        {"conversation_id", "codex:", "", "codex", "codex", true, NULL, NULL}, /* of old versions */
+        {"session_id", "codex:", "", "codex", "codex", true, NULL, NULL},
         {"x-session-id", "opencode:", "ses_", "", "", false, NULL, NULL},
         {"x-session-affinity", "opencode:", "ses_", "", "", false, NULL, NULL},
 };
@@ -103,6 +107,22 @@ static pal_str key_of(pal_call *call, pal_str body, const name_row *row, pal_str
     return key;
 }
 
+/* Versions of Claude Code without the header have the id in metadata.user_id, as the end of a text
+ * "..._session_ID" or as a member of JSON. */
+static pal_str claude_code_session(pal_call *call)
+{
+    static const char before[] = "_session_";
+    pal_json value;
+    pal_str user = pal_member_string(
+            pal_json_find(call->body, "metadata"), "user_id", call->arena);
+    if (!user.len || !is_client(call, "claude-cli/"))
+        return (pal_str){0};
+    if (pal_json_parse(call->arena, user, NULL, &value, NULL) == PAL_OK)
+        return pal_member_string(value, "session_id", call->arena);
+    const char *at = memmem(user.data, user.len, before, sizeof before - 1);
+    return at ? pal_text_after(user, (size_t)(at - user.data) + sizeof before - 1) : (pal_str){0};
+}
+
 pal_str pal_api_conversation_name(pal_call *call, pal_str body)
 {
     pal_str name = call->exchange->headers.session;
@@ -114,6 +134,9 @@ pal_str pal_api_conversation_name(pal_call *call, pal_str body)
         if (name.len && pal_text_begins(name, row->begins) && is_client(call, row->agent))
             return key_of(call, body, row, name);
     }
+    name = claude_code_session(call);
+    if (name.len)
+        return key_of(call, body, &name_rows[0], name);
     name = pal_member_string(call->body, "prompt_cache_key", call->arena);
     return name.len ? join(call->arena, pal_str_of(CACHE), name, (pal_str){0}) : name;
 }
@@ -150,6 +173,12 @@ static pal_status name_by_history(
 
 /* ---- Making a record ---- */
 
+static bool is_side_key(pal_str key)
+{
+    size_t len = sizeof SIDE - 1;
+    return key.len > len && memcmp(key.data + key.len - len, SIDE, len) == 0;
+}
+
 pal_api_record *pal_api_record_new(
         pal_call *call, const pal_api_record_format *format, pal_str key, pal_str body)
 {
@@ -165,6 +194,8 @@ pal_api_record *pal_api_record_new(
     record->tenant = pal_arena_copy(arena, call->caller.tenant);
     record->key = pal_arena_copy(arena, key);
     record->body = pal_arena_copy(arena, body);
+    record->is_side = is_side_key(key) &&
+            !pal_exchange_header(call->exchange, "x-palaver-session").len;
     pal_buf_init(&record->answer, PAL_PROVIDER_ANSWER_BYTES_MAX);
     if (pal_arena_failure(arena) != PAL_OK) {
         pal_api_record_free(record);
@@ -215,7 +246,7 @@ static pal_status read_history(
 static pal_status write_record(
         pal_api_record *record, pal_str answer, pal_id *out_session, pal_error *err)
 {
-    pal_recorder_history history = {.tenant = record->tenant};
+    pal_recorder_history history = {.tenant = record->tenant, .is_log = record->is_side};
     pal_recorder_place place;
     pal_status status = PAL_OK;
     if (record->is_stream)

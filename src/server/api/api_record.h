@@ -41,6 +41,7 @@ struct pal_api_record {
     pal_str body;
     void *user;        /* the format's data, in the arena */
     bool is_temporary; /* the session has no lasting key; set by the format */
+    bool is_side;      /* a side request: these do not continue each other */
     pal_buf answer;    /* the frames of a stream that is observed */
     bool is_stream;    /* `answer` contains frames */
     pal_forward_resume resume; /* sends the last frame of a forwarded stream */

@@ -269,10 +269,11 @@ test('a title request stays apart, whichever comes first', async (t) => {
             else await a.request([chat.user('hello <<say A title>>')], { tools: undefined });
         }
         await a.step(chat.user('more <<say More.>>'));
+        for (let i = 0; i < 2; i++) await a.request([chat.user('more <<say Another>>')], { tools: undefined });
         assert.deepEqual(await lines(s, `opencode:${id}`),
             ['user: hello <<say Hi.>>', 'assistant: Hi.', 'user: more <<say More.>>', 'assistant: More.']);
         assert.deepEqual(await lines(s, `opencode:${id}:side`),
-            ['user: hello <<say A title>>', 'assistant: A title']);
+            ['user: hello <<say A title>>', 'assistant: A title', 'user: more <<say Another>>', 'assistant: Another']);
     }
     assert.equal((await sessions(s)).length, 4, 'and no forks');
 });
@@ -371,6 +372,18 @@ test('prompt_cache_key names a conversation', async (t) => {
         await a.request([api.user('one <<say 1>>')], { prompt_cache_key: `k-${api.path}` });
         assert.deepEqual(await lines(s, `cache:k-${api.path}`), ['user: one <<say 1>>', 'assistant: 1']);
     }
+});
+
+test('old versions of Claude Code and Codex name their conversation elsewhere', async (t) => {
+    const s = await start(t);
+    const claude = { 'user-agent': 'claude-cli/1.0.60 (external, cli)' };
+    for (const user of ['user_0a1b_account__session_s-1', '{"device_id":"d","session_id":"s-2"}'])
+        await agent(s, messages, claude, { metadata: user }).request([messages.user('one <<say 1>>')], { metadata: { user_id: user } });
+    await agent(s, messages, {}).request([messages.user('one <<say 1>>')], { metadata: { user_id: 'user_0a1b_account__session_s-3' } });
+    for (const [name, id] of [['conversation_id', 'c-1'], ['session_id', 'c-2']])
+        await agent(s, responses, { [name]: id, originator: 'codex_cli_rs' }).step(responses.user('one <<say 1>>'));
+    assert.deepEqual((await sessions(s)).map(({ key }) => key).sort(),
+        ['claude-code:s-1', 'claude-code:s-2', 'codex:c-1', 'codex:c-2']);
 });
 
 test('the headers of other clients name nothing', async (t) => {
