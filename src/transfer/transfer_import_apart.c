@@ -213,7 +213,9 @@ pal_status pal_import_tell_apart(pal_import *import, const pal_message *message)
     pal_import_match match = pal_import_known_match(import, &named);
     if (import->is_fork && import->is_made)
         return index < import->shared && match != PAL_IMPORT_SAME ? unfork(import) : PAL_OK;
-    if (match == PAL_IMPORT_OTHER || (match == PAL_IMPORT_UNKNOWN && import->compared == 0))
+    bool is_elsewhere = import->is_branch && import->compared < import->stored;
+    if (match == PAL_IMPORT_OTHER ||
+            (match == PAL_IMPORT_UNKNOWN && (import->compared == 0 || is_elsewhere)))
         return part(import, &named);
     /* The conversation now grows. All messages so far were equal, so it is the same
      * conversation. */

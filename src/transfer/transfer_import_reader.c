@@ -134,7 +134,13 @@ static pal_status begin_session(
     reader->is_renamed = begun.is_renamed;
     if (status != PAL_OK)
         return status;
-    status = pal_import_begin(reader->import, &begun.session, begun.is_native);
+    if (facts && facts->parent_key.len)
+        status = pal_import_find_parent(
+                reader->import, facts->parent_key, facts->parent_message, &begun.session);
+    if (status == PAL_OK)
+        status = pal_import_begin(reader->import, &begun.session, begun.is_native);
+    if (status == PAL_OK && facts && facts->is_branch)
+        pal_import_expect_branch(reader->import);
     return status == PAL_OK ? keep_records(reader) : status;
 }
 

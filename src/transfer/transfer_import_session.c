@@ -132,7 +132,8 @@ static pal_status has_parent(pal_import *import, const pal_session *session, boo
 {
     pal_session parent;
     *out_has = false;
-    if (!import->is_native || pal_id_is_none(session->parent_id))
+    bool is_found = pal_id_equal(import->parent, session->parent_id);
+    if ((!import->is_native && !is_found) || pal_id_is_none(session->parent_id))
         return PAL_OK;
     pal_id id = pal_import_renamed(import, session->parent_id);
     pal_status status = pal_import_find_id(import, id, &parent);
@@ -181,8 +182,8 @@ static void forget_session(pal_import *import)
     import->generation++;
     import->append_at = 0;
     import->is_fork = import->is_broken = import->drop_ids = import->ids_checked = false;
-    import->is_unsure = false;
-    import->compared = 0;
+    import->is_unsure = import->is_branch = false;
+    import->compared = import->stored = 0;
     import->shared = import->marks_known = import->marks_seen = 0;
     import->is_made = import->is_changed = import->is_expired = false;
     import->updated_at = import->expires_at = import->newest_at = 0;
@@ -203,6 +204,7 @@ static pal_status resume_given(
     if (status == PAL_OK)
         status = pal_import_resume(import, found);
     import->is_unsure = found->last_seq > 0;
+    import->stored = found->last_seq;
     if (status == PAL_OK && import->is_broken && found->state == PAL_SESSION_TRASH)
         status = pal_import_known_load(import, found->id, 0);
     return status;
@@ -240,6 +242,30 @@ pal_status pal_import_begin(pal_import *import, const pal_session *given, bool i
     if (status == PAL_NOT_FOUND && !is_native)
         status = find_expired(import, session);
     return status == PAL_NOT_FOUND ? pal_import_make(import, session) : status;
+}
+
+pal_status pal_import_find_parent(
+        pal_import *import, pal_str key, pal_str client_id, pal_session *session)
+{
+    pal_session parent;
+    pal_message message;
+    pal_status status = pal_import_flush(import); /* the parent may be in the batch */
+    import->parent = (pal_id){{0}};
+    if (status == PAL_OK)
+        status = find(import, PAL_SESSION_BY_KEY, key, &parent);
+    if (status == PAL_OK)
+        status = pal_store_find_client_id(import->store, import->tenant, parent.id, client_id,
+                import->arena, &message, import->err);
+    if (status != PAL_OK)
+        return status == PAL_NOT_FOUND ? PAL_OK : status;
+    import->parent = session->parent_id = parent.id;
+    session->fork_seq = message.seq;
+    return PAL_OK;
+}
+
+void pal_import_expect_branch(pal_import *import)
+{
+    import->is_branch = true;
 }
 
 /* Adds an update of the session; *out_session is in the arena. */

@@ -117,3 +117,9 @@ export const textsOf = (shown) => shown.messages.map(textOf);
 
 // Messages in the native form.
 export const message = (content, more) => ({ role: 'user', content, ...more });
+
+// The messages of a session: role and text, call or result.
+export const rowsOf = (shown) => shown.messages.flatMap(({ role, content, parts }) =>
+    (parts ?? [{ type: 'text', text: content }]).map((part) => part.type === 'tool_call'
+        ? [role, part.call_id, part.name, part.arguments]
+        : part.type === 'tool_result' ? [role, part.call_id, part.output] : [role, part.type === 'text' ? part.text : part]));

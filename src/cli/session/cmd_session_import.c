@@ -560,8 +560,9 @@ const pal_cli_command pal_cmd_session_import = {
         .usage = "FILE|DIR|picoclaw:DIR|-...",
         .about = "Imports conversations from: exports of Palaver, OpenAI messages, transcripts of "
                  "Claude Code and Codex, rows and databases of Loom (which sends agents to work "
-                 "items) and Sol (a Matrix bot), rows of Skillian (a chat assistant), and messages "
-                 "of the Go package session. A directory is searched for .jsonl and .json files. "
+                 "items) and Sol (a Matrix bot), rows of Skillian (a chat assistant), messages of "
+                 "the Go package session, and exports of ChatGPT, claude.ai, Open WebUI and "
+                 "LibreChat. A directory is searched for .jsonl and .json files. "
                  "picoclaw:DIR imports the sessions of PicoClaw, a personal assistant, and then "
                  "compares them with the store. An import can be repeated: only new messages are "
                  "added. Lines that cannot be used are skipped and reported. The formats are "

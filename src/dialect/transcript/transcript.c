@@ -9,12 +9,13 @@
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
 #include "dialect/transcript/transcript_reader.h"
+#include "dialect/transcript/transcript_tree.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 static const char *const kind_names[] = {
         "auto", "native", "openai", "claude-code", "codex", "skillian", "loom", "sol",
-        "go-session"};
+        "go-session", "chatgpt", "claude-ai", "open-webui", "librechat"};
 
 const char *pal_transcript_kind_name(pal_transcript_kind kind)
 {
@@ -141,7 +142,7 @@ static pal_transcript_facts copy_facts(pal_arena *arena, const pal_transcript_fa
     pal_str *strings[] = {&session->tenant, &session->key, &session->title, &session->project,
             &session->agent, &session->scope, &session->metadata, &session->extra,
             &copy.original_id, &copy.cwd, &copy.branch, &copy.bead, &copy.room,
-            &copy.conversation};
+            &copy.conversation, &copy.parent_key, &copy.parent_message};
     copy_strings(arena, strings, COUNT_OF(strings));
     size_t len = session->aliases_len;
     session->aliases = len ? pal_arena_array(arena, len, sizeof(pal_str)) : NULL;
@@ -417,6 +418,14 @@ static pal_transcript_kind detect(pal_json line)
         return PAL_TRANSCRIPT_LOOM;
     if (has(line, "room_id") && has(line, "conversation_id"))
         return PAL_TRANSCRIPT_SOL;
+    if (has(line, "mapping"))
+        return PAL_TRANSCRIPT_CHATGPT;
+    if (has(line, "chat_messages"))
+        return PAL_TRANSCRIPT_CLAUDE_AI;
+    if (pal_json_type_of(pal_json_find(line, "chat")) == PAL_JSON_OBJECT)
+        return PAL_TRANSCRIPT_OPEN_WEBUI;
+    if (has(line, "conversationId") && (has(line, "messages") || has(line, "messagesTree")))
+        return PAL_TRANSCRIPT_LIBRECHAT;
     if (pal_transcript_is_go_session(line))
         return PAL_TRANSCRIPT_GO_SESSION;
     if (pal_json_type_of(line) == PAL_JSON_ARRAY || has(line, "messages"))
@@ -492,20 +501,45 @@ static void read_line(pal_transcript *in, pal_json line)
     case PAL_TRANSCRIPT_GO_SESSION:
         pal_transcript_go_session_read(in, line);
         break;
+    case PAL_TRANSCRIPT_CHATGPT:
+        pal_transcript_chatgpt_read(in, line);
+        break;
+    case PAL_TRANSCRIPT_CLAUDE_AI:
+        pal_transcript_claude_ai_read(in, line);
+        break;
+    case PAL_TRANSCRIPT_OPEN_WEBUI:
+        pal_transcript_open_webui_read(in, line);
+        break;
+    case PAL_TRANSCRIPT_LIBRECHAT:
+        pal_transcript_librechat_read(in, line);
+        break;
     default:
         pal_transcript_warn(in, "the line is not from a known kind of transcript");
         break;
     }
 }
 
+/* LibreChat nests messages in each other. Of other formats, values are kept, which must not be
+ * nested more deeply than a message can be. */
+static bool may_be_deeper(const pal_transcript *in, pal_json line)
+{
+    return in->kind == PAL_TRANSCRIPT_LIBRECHAT ||
+            (in->kind == PAL_TRANSCRIPT_AUTO && detect(line) == PAL_TRANSCRIPT_LIBRECHAT);
+}
+
 static void parse_line(pal_transcript *in, pal_str text)
 {
     const pal_json_limits limits = {
             .bytes_max = PAL_TRANSCRIPT_LINE_MAX, .depth_max = PAL_MESSAGE_DEPTH_MAX};
+    const pal_json_limits deep = {.bytes_max = PAL_TRANSCRIPT_LINE_MAX};
     pal_json line;
     pal_error error;
     pal_arena_reset(in->line_arena);
     pal_status status = pal_json_parse(in->line_arena, text, &limits, &line, &error);
+    if (status == PAL_LIMIT &&
+            pal_json_parse(in->line_arena, text, &deep, &line, NULL) == PAL_OK &&
+            may_be_deeper(in, line))
+        status = PAL_OK;
     if (status == PAL_OK)
         read_line(in, line);
     else if (status != PAL_NO_MEMORY)

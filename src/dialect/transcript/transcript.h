@@ -35,12 +35,18 @@ typedef enum pal_transcript_kind {
     PAL_TRANSCRIPT_LOOM = 6,        /* rows of conversation_contexts, one per line */
     PAL_TRANSCRIPT_SOL = 7,         /* rows of Sol's table conversations, one per line */
     PAL_TRANSCRIPT_GO_SESSION = 8,  /* messages or sessions of the Go package session */
+    PAL_TRANSCRIPT_CHATGPT = 9,     /* conversations.json of ChatGPT's export, one conversation per
+                                       line; the same for the next two */
+    PAL_TRANSCRIPT_CLAUDE_AI = 10,  /* conversations.json of claude.ai's export */
+    PAL_TRANSCRIPT_OPEN_WEBUI = 11, /* chats of Open WebUI's export */
+    PAL_TRANSCRIPT_LIBRECHAT = 12,  /* a conversation of LibreChat's export */
 } pal_transcript_kind;
 
 const char *pal_transcript_kind_name(pal_transcript_kind kind); /* for example "claude-code" or
                                                                    "auto" */
 #define PAL_TRANSCRIPT_KINDS                                                                       \
-    "native, openai, claude-code, codex, skillian, loom, sol or go-session" /* for error messages */
+    "native, openai, claude-code, codex, skillian, loom, sol, go-session, chatgpt, claude-ai, "    \
+    "open-webui or librechat" /* for error messages */
 /* Finds a kind by its name, or "auto". Returns false and leaves *out_kind unchanged if there is no
  * such kind. */
 bool pal_transcript_kind_from_name(pal_str name, pal_transcript_kind *out_kind);
@@ -69,6 +75,10 @@ typedef struct pal_transcript_facts {
     pal_str room;         /* Sol: the Matrix room */
     pal_str conversation; /* Sol: the service's id of the conversation, which continues */
     uint64_t conversation_tokens;
+    pal_str parent_key;     /* a branch of a tree: the key of the session that it is a fork of */
+    pal_str parent_message; /* the client id of the last shared message */
+    bool is_branch;         /* the session is a branch of a tree, which another export can continue
+                               elsewhere */
 } pal_transcript_facts;
 
 typedef struct pal_transcript_item {
