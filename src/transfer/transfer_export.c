@@ -7,12 +7,19 @@
 #include "dialect/dialect_skillian.h"
 #include "dialect/openai/openai_chat.h"
 #include "dialect/transcript/transcript.h"
+#include "transfer/transfer_export_agent.h"
 
 #define PAGE 500
 
+static bool is_for_agent(const pal_export *export)
+{
+    return export->form >= PAL_EXPORT_CLAUDE_CODE;
+}
+
 bool pal_export_form_from_name(pal_str name, pal_export_form *out_form)
 {
-    static const char *const names[] = {"native", "openai", "skillian"};
+    static const char *const names[] = {
+            "native", "openai", "skillian", "claude-code", "codex", "markdown"};
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (!pal_str_is(name, names[i]))
             continue;
@@ -50,6 +57,10 @@ pal_status pal_export_begin(
         return pal_no_memory(err);
     if (export->form == PAL_EXPORT_NATIVE)
         return begin_native(export, session, out, err);
+    if (is_for_agent(export)) {
+        pal_export_agent_begin(export, session, out);
+        return pal_arena_checked(export->arena, err);
+    }
     if (export->form == PAL_EXPORT_SKILLIAN) {
         export->writer = pal_json_writer_make(out);
         pal_skillian_row_begin(&export->writer, session);
@@ -110,6 +121,8 @@ static pal_status put_message(
     export->after_seq = message->seq;
     export->messages++;
     export->questions += message->role == PAL_ROLE_USER;
+    if (status == PAL_OK && is_for_agent(export))
+        return pal_export_agent_message(export, message, out, err);
     if (status == PAL_OK && export->form == PAL_EXPORT_OPENAI)
         return pal_openai_chat_put(&export->writer, message, err);
     if (status == PAL_OK && export->form == PAL_EXPORT_SKILLIAN) {
@@ -136,6 +149,8 @@ static pal_status finish(pal_export *export, pal_buf *out, pal_error *err)
 {
     if (export->form == PAL_EXPORT_NATIVE)
         return put_marks_before(export, UINT64_MAX, out, err);
+    if (is_for_agent(export))
+        return PAL_OK;
     pal_json_end_array(&export->writer);
     if (export->form == PAL_EXPORT_SKILLIAN) {
         pal_json_end_object(&export->writer);

@@ -7,7 +7,10 @@
  * them from the model: {"messages":[...]} in one line. The skillian form contains the visible
  * messages as a row of Skillian's table (Skillian is a chat assistant):
  * {"id","created_at","last_accessed","conversation_data","message_count"} in one line. It contains
- * texts and tools only. */
+ * texts and tools only.
+ *
+ * The claude-code and codex forms are transcripts of these programs, which continue them: one file for
+ * each session. The markdown form is for people (transfer_export_agent.c). */
 #ifndef PAL_TRANSFER_EXPORT_H
 #define PAL_TRANSFER_EXPORT_H
 
@@ -21,9 +24,13 @@ typedef enum pal_export_form {
     PAL_EXPORT_NATIVE = 0,
     PAL_EXPORT_OPENAI = 1,
     PAL_EXPORT_SKILLIAN = 2,
+    PAL_EXPORT_CLAUDE_CODE = 3,
+    PAL_EXPORT_CODEX = 4,
+    PAL_EXPORT_MARKDOWN = 5,
 } pal_export_form;
 
-#define PAL_EXPORT_FORMS "native, openai or skillian" /* for error messages */
+#define PAL_EXPORT_FORMS                                                                           \
+    "native, openai, skillian, claude-code, codex or markdown" /* for error messages */
 /* Finds a form by its name. Leaves *out_form unchanged and returns false if the name is unknown. */
 bool pal_export_form_from_name(pal_str name, pal_export_form *out_form);
 
@@ -33,6 +40,7 @@ typedef struct pal_export {
     pal_str tenant;
     pal_export_form form;
     bool with_blobs; /* include the bytes of images and files, as base64 */
+    pal_str cwd;     /* the directory for transcripts of sessions that have none */
     /* Counts of everything that was written, over all sessions. */
     uint64_t messages;
     uint64_t blobs_left; /* images and files that were left out */
@@ -46,6 +54,8 @@ typedef struct pal_export {
     bool is_alone;      /* the next message exceeds the size of a page and becomes a page by
                            itself */
     pal_json_writer writer;
+    pal_str project;               /* of the session */
+    char parent[PAL_ID_TEXT_SIZE]; /* id of the message before; empty: none */
     const pal_mark *marks;
     size_t marks_len;
     size_t marks_at; /* index of the next mark to write */

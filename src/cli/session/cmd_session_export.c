@@ -229,6 +229,7 @@ static pal_status check_picoclaw(pal_cli *cli, const export_values *given, const
 static pal_status session_export(pal_cli *cli, void *values)
 {
     exporter e = {.cli = cli, .given = values};
+    char cwd[4096];
     const char *dir = picoclaw_dir(cli);
     size_t names = cli->args_len - (dir != NULL);
     const char *format = e.given->format ? e.given->format : "native";
@@ -244,6 +245,12 @@ static pal_status session_export(pal_cli *cli, void *values)
                 "'session export' requires either a session or --all");
     if (dir && check_picoclaw(cli, e.given, dir) != PAL_OK)
         return cli->err.status;
+    bool is_transcript =
+            e.lines.form == PAL_EXPORT_CLAUDE_CODE || e.lines.form == PAL_EXPORT_CODEX;
+    if (e.given->all && is_transcript)
+        return pal_cli_usage(cli, NULL,
+                "--all is not allowed with '%s', which has one session in each file", format);
+    e.lines.cwd = pal_str_of(getcwd(cwd, sizeof cwd) ? cwd : "/");
     e.name = names ? cli->args[cli->args_len - 1] : NULL;
     pal_cli_progress_start(&e.progress, "messages exported");
     /* If stdout is a terminal, the output itself shows the progress. */
@@ -266,7 +273,7 @@ static const pal_cli_option options[] = {
         {"all", 0, PAL_CLI_FLAG, offsetof(export_values, all), NULL,
                 "export all sessions of the tenant except the trash"},
         {"format", 0, PAL_CLI_TEXT, offsetof(export_values, format), "FORMAT",
-                "native, openai or skillian (native)"},
+                "format of the output (native)"},
         {"output", 'o', PAL_CLI_TEXT, offsetof(export_values, output), "FILE",
                 "write to a file that appears complete or not at all"},
         {"with-blobs", 0, PAL_CLI_FLAG, offsetof(export_values, with_blobs), NULL,
@@ -284,8 +291,9 @@ const pal_cli_command pal_cmd_session_export = {
                  "and 'session import' recreates the same sessions from it. openai writes the "
                  "visible messages of each session as one line, {\"messages\":[...]}. skillian "
                  "writes them as rows of the table in which Skillian, a chat assistant, keeps its "
-                 "sessions. picoclaw:DIR writes them to a directory in the format of PicoClaw, a "
-                 "personal assistant.",
+                 "sessions. claude-code and codex write a transcript that these programs resume, "
+                 "and markdown a text for people. picoclaw:DIR writes them to a directory in the format of PicoClaw, a "
+                 "personal assistant. The formats are " PAL_EXPORT_FORMS ".",
         .examples = "palaver session export --all --with-blobs -o backup.jsonl\n"
                     "palaver session export picoclaw:sessions demo",
         .options = options,

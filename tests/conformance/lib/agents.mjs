@@ -78,20 +78,22 @@ const spelled = (text) => {
     try { return JSON.stringify(JSON.parse(text)); } catch { return text; }
 };
 
-/** Runs the examples of docs/coding-agents.md that start the client: with `palaver run`, and with a server
- *  that runs. */
+/** Runs the examples of docs/coding-agents.md that start the client: with `palaver run`, after which the
+ *  conversation is taken back if the client can do that, and with a server that runs. */
 export async function runExamples(t, place) {
     const text = fs.readFileSync(new URL('../coding-agents.md', import.meta.url), 'utf8');
     const blocks = [...text.matchAll(/^```sh\n(.*?)^```$/gms)].map(([, block]) => block)
         .filter((block) => new RegExp(`(^|[ =])${place.client} `, 'm').test(block));
-    assert.equal(blocks.length, 2);
-    for (const block of blocks) {
+    assert.ok(blocks.length === 3 || (place.client === 'opencode' && blocks.length === 2));
+    const [own, served, back = ''] = blocks;
+    for (const block of [own + back, served]) {
         const w = await workplace(t, place);
         fs.symlinkSync(binary, path.join(w.dir, 'bin/palaver'));
         const script = block.replaceAll('http://127.0.0.1:7077', process.env.PALAVER_URL);
         const { code, out, err } = await w.shell(script);
         assert.equal(code, 0, `${script}\n${err}\n${out}`);
         assert.match(out, /echo: [^]*Which files are here\?/);
+        assert.equal(/echo: [^]*And now\?/.test(out), block.includes('And now?'), out);
     }
 }
 

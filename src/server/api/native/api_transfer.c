@@ -57,11 +57,20 @@ typedef struct export_query {
     bool with_blobs;
 } export_query;
 
+static const char *const export_types[] = {
+        [PAL_EXPORT_NATIVE] = "application/x-ndjson",
+        [PAL_EXPORT_OPENAI] = "application/json",
+        [PAL_EXPORT_SKILLIAN] = "application/json",
+        [PAL_EXPORT_CLAUDE_CODE] = "application/x-ndjson",
+        [PAL_EXPORT_CODEX] = "application/x-ndjson",
+        [PAL_EXPORT_MARKDOWN] = "text/markdown; charset=utf-8",
+};
+
 static const pal_api_object export_query_table = {
         .members = PAL_API_MEMBERS(
                 {"format", PAL_API_WORD, "format of the conversation (native)",
                         .offset = offsetof(export_query, form), .min = PAL_EXPORT_NATIVE,
-                        .words = "native openai skillian"},
+                        .words = "native openai skillian claude-code codex markdown"},
                 {"blobs", PAL_API_FLAG, "include the bytes of images and files, as base64",
                         .offset = offsetof(export_query, with_blobs)})};
 
@@ -82,9 +91,8 @@ static pal_status export_session(pal_call *call, pal_error *err)
     it->lines.tenant = call->caller.tenant;
     it->lines.form = query.form;
     it->lines.with_blobs = query.with_blobs;
-    bool is_native = it->lines.form == PAL_EXPORT_NATIVE;
-    const char *type = is_native ? "application/x-ndjson" : "application/json";
-    if (pal_exchange_pull(call->exchange, 200, type, write_piece, export_done, it))
+    if (pal_exchange_pull(
+                call->exchange, 200, export_types[query.form], write_piece, export_done, it))
         return PAL_OK;
     return pal_run_refuse_stream(call, err);
 }
