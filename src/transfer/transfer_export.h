@@ -9,8 +9,8 @@
  * {"id","created_at","last_accessed","conversation_data","message_count"} in one line. It contains
  * texts and tools only.
  *
- * The claude-code and codex forms are transcripts of these programs, which continue them: one file for
- * each session. The markdown form is for people (transfer_export_agent.c). */
+ * The claude-code and codex forms are transcripts of these programs, which continue them: one file
+ * for each session. The markdown form is for people (transfer_export_agent.c). */
 #ifndef PAL_TRANSFER_EXPORT_H
 #define PAL_TRANSFER_EXPORT_H
 

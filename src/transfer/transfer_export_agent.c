@@ -1,5 +1,5 @@
-/* transfer_export_agent.c - exports for other programs and for people: transcripts that Claude Code and
- * Codex continue, and Markdown. They contain the visible messages. The transcripts have no
+/* transfer_export_agent.c - exports for other programs and for people: transcripts that Claude Code
+ * and Codex continue, and Markdown. They contain the visible messages. The transcripts have no
  * instructions, because the programs add their own, and no reasoning of other services, which the
  * program's service could not read. */
 #include "transfer/transfer_export_agent.h"

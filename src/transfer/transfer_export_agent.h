@@ -1,5 +1,5 @@
-/* transfer_export_agent.h - the forms of an export that other programs continue, or people read. For
- * transfer_export.c only. */
+/* transfer_export_agent.h - the forms of an export that other programs continue, or people read.
+ * For transfer_export.c only. */
 #ifndef PAL_TRANSFER_EXPORT_AGENT_H
 #define PAL_TRANSFER_EXPORT_AGENT_H
 

@@ -40,9 +40,9 @@ pal_arena *pal_import_arena(pal_import *import);
  * key. */
 PAL_CHECKED pal_status pal_import_begin(
         pal_import *import, const pal_session *session, bool is_native);
-/* Call it before pal_import_begin(). If the store has the session `key` and in it a message with the
- * client id, the session becomes a fork that shares the messages up to that one. All messages are
- * imported all the same. Otherwise the session is not changed. */
+/* Call it before pal_import_begin(). If the store has the session `key` and in it a message with
+ * the client id, the session becomes a fork that shares the messages up to that one. All messages
+ * are imported all the same. Otherwise the session is not changed. */
 PAL_CHECKED pal_status pal_import_find_parent(
         pal_import *import, pal_str key, pal_str client_id, pal_session *session);
 /* Call it after pal_import_begin(): the session is a branch of a tree. If the session in the store

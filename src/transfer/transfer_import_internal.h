@@ -59,7 +59,8 @@ struct pal_import {
     bool is_unsure;     /* the existing session has messages, and nothing was written to it yet */
     bool is_branch;     /* of a tree: it grows only at the end of the existing session */
     uint64_t stored;    /* messages of the existing session */
-    pal_id parent;      /* the parent that pal_import_find_parent() has found for the next session */
+    pal_id parent;      /* the parent that pal_import_find_parent() has found for the next
+                           session */
     pal_arena *renamed_arena;
     pal_map renamed; /* pal_id by original id: sessions that got another id in this store */
     pal_arena *known_arena;

@@ -292,8 +292,8 @@ const pal_cli_command pal_cmd_session_export = {
                  "visible messages of each session as one line, {\"messages\":[...]}. skillian "
                  "writes them as rows of the table in which Skillian, a chat assistant, keeps its "
                  "sessions. claude-code and codex write a transcript that these programs resume, "
-                 "and markdown a text for people. picoclaw:DIR writes them to a directory in the format of PicoClaw, a "
-                 "personal assistant. The formats are " PAL_EXPORT_FORMS ".",
+                 "and markdown a text for people. picoclaw:DIR writes them to a directory in the "
+                 "format of PicoClaw, a personal assistant. The formats are " PAL_EXPORT_FORMS ".",
         .examples = "palaver session export --all --with-blobs -o backup.jsonl\n"
                     "palaver session export picoclaw:sessions demo",
         .options = options,

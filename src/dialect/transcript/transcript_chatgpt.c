@@ -1,5 +1,5 @@
-/* transcript_chatgpt.c - conversations of ChatGPT, as in conversations.json of its data export: a list
- * of {"title","create_time","update_time","mapping","current_node","conversation_id",...}. The
+/* transcript_chatgpt.c - conversations of ChatGPT, as in conversations.json of its data export: a
+ * list of {"title","create_time","update_time","mapping","current_node","conversation_id",...}. The
  * mapping is a tree of nodes {"id","parent","children","message"}.
  *
  * A message of the assistant to a recipient other than "all" is a call of a tool, and the tool's

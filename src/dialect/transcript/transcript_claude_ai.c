@@ -1,7 +1,7 @@
-/* transcript_claude_ai.c - conversations of claude.ai, as in conversations.json of its data export: a
- * list of {"uuid","name","created_at","updated_at","chat_messages"}. A message has "uuid", "sender",
- * "text", "content" (blocks), "created_at", "attachments" and "files"; newer exports also name its
- * "parent_message_uuid".
+/* transcript_claude_ai.c - conversations of claude.ai, as in conversations.json of its data export:
+ * a list of {"uuid","name","created_at","updated_at","chat_messages"}. A message has "uuid",
+ * "sender", "text", "content" (blocks), "created_at", "attachments" and "files"; newer exports also
+ * name its "parent_message_uuid".
  *
  * One message can contain several calls with their results and texts between them. It becomes
  * several messages. Files whose content is not in the export are named by a text. */

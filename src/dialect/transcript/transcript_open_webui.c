@@ -1,7 +1,7 @@
 /* transcript_open_webui.c - chats of Open WebUI, as in its export: a list of {"id","title","chat",
- * "created_at","updated_at",...}. The chat has "history": {"messages","currentId"}, a map of messages
- * {"id","parentId","role","content","timestamp","model","files"}. Chats of old versions have only a
- * list "messages".
+ * "created_at","updated_at",...}. The chat has "history": {"messages","currentId"}, a map of
+ * messages {"id","parentId","role","content","timestamp","model","files"}. Chats of old versions
+ * have only a list "messages".
  *
  * Open WebUI writes reasoning into the content, as an HTML element "details". It becomes reasoning,
  * which is not sent to models as text. */

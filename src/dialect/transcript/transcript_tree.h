@@ -1,5 +1,5 @@
-/* transcript_tree.h - conversations that are trees: every edit of a question and every second answer
- * begins a branch. For the transcript_*.c files only.
+/* transcript_tree.h - conversations that are trees: every edit of a question and every second
+ * answer begins a branch. For the transcript_*.c files only.
  *
  * The reader of a format adds all nodes of one conversation, links them, gives them messages, and
  * returns the tree. The branch that the other program shows becomes a session, "AGENT:ID". Each
@@ -50,9 +50,9 @@ void pal_transcript_tree_give_out(pal_transcript_tree *tree);
 
 /* ---- Messages of a node ---- */
 
-/* Adds a message without parts, and returns it. Its client id is "AGENT:NODE", or "AGENT:NODE#N" for
- * the Nth message of the node. NULL: there is no memory. `parts_max` is the number of parts that can
- * be added. */
+/* Adds a message without parts, and returns it. Its client id is "AGENT:NODE", or "AGENT:NODE#N"
+ * for the Nth message of the node. NULL: there is no memory. `parts_max` is the number of parts
+ * that can be added. */
 pal_message *pal_transcript_tree_message(const pal_transcript_tree *tree,
         pal_transcript_node *node, pal_role role, size_t parts_max);
 /* Adds a part. Empty texts are left out. */
