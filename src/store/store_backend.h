@@ -183,6 +183,28 @@ static inline void pal_work_cancel(pal_work *work)
             &op->error, PAL_CANCELED, "the operation before it failed: %s", op[-1].error.message);
 }
 
+/* Fails the works that had succeeded in a transaction that was rolled back. */
+static inline void pal_work_fail_all(pal_work *works, size_t works_len, const pal_error *why)
+{
+    for (size_t i = 0; i < works_len; i++) {
+        if (works[i].op->status != PAL_OK)
+            continue;
+        works[i].op->status = why->status;
+        works[i].op->error = *why;
+    }
+}
+
+/* Returns how many operations belong to the group of the first one. */
+static inline size_t pal_work_group_len(const pal_work *works, size_t works_len)
+{
+    size_t len = 1;
+
+    while (len < works_len && works[len].op->with_previous &&
+            works[len].op == works[len - 1].op + 1)
+        len++;
+    return len;
+}
+
 /* The sums of the ledger are also kept per hour, so that a sum does not need all rows. */
 #define PAL_LEDGER_HOUR_MS ((int64_t)3600 * 1000)
 

@@ -176,16 +176,6 @@ pal_status pal_postgres_apply_some(pal_postgres *store, pal_work *works, size_t 
 
 /* ---- Trying again ---- */
 
-static void fail_all(pal_work *works, size_t works_len, const pal_error *why)
-{
-    for (size_t i = 0; i < works_len; i++) {
-        if (works[i].op->status != PAL_OK)
-            continue;
-        works[i].op->status = why->status;
-        works[i].op->error = *why;
-    }
-}
-
 /* Finds out whether the lost commit happened. Tries until the time is up. */
 static pal_status resolve_doubt(
         pal_postgres *store, int64_t until_us, bool *out_committed, pal_error *err)
@@ -224,7 +214,7 @@ static outcome run_range(pal_postgres *store, pal_work *works, size_t works_len,
 
     if (!kept) {
         pal_no_memory(&err);
-        fail_all(works, works_len, &err);
+        pal_work_fail_all(works, works_len, &err);
         return OUTCOME_DONE;
     }
     keep_inputs(works, works_len, kept);
@@ -245,7 +235,7 @@ static outcome run_range(pal_postgres *store, pal_work *works, size_t works_len,
             if (status == PAL_OK && is_committed)
                 break;
             if (status != PAL_OK) {
-                fail_all(works, works_len, &err);
+                pal_work_fail_all(works, works_len, &err);
                 break;
             }
         }
@@ -260,7 +250,7 @@ static outcome run_range(pal_postgres *store, pal_work *works, size_t works_len,
         if (failure == PAL_POSTGRES_REFUSED || races >= RACE_TRIES_MAX ||
                 pal_clock_monotonic_us() >= until_us) {
             restore_inputs(works, works_len, kept);
-            fail_all(works, works_len, &err);
+            pal_work_fail_all(works, works_len, &err);
             break;
         }
         if (failure != PAL_POSTGRES_POOLER)
@@ -270,26 +260,15 @@ static outcome run_range(pal_postgres *store, pal_work *works, size_t works_len,
     return OUTCOME_DONE;
 }
 
-/* Returns how many operations belong to the group of the first one. */
-static size_t group_len(const pal_work *works, size_t works_len)
-{
-    size_t len = 1;
-
-    while (len < works_len && works[len].op->with_previous &&
-            works[len].op == works[len - 1].op + 1)
-        len++;
-    return len;
-}
-
 /* Runs the works in two flights each. */
 static void run_works(pal_postgres *store, pal_work *works, size_t works_len)
 {
-    size_t len = group_len(works, works_len);
+    size_t len = pal_work_group_len(works, works_len);
 
     if (run_range(store, works, works_len, len < works_len) == OUTCOME_DONE)
         return;
     for (size_t i = 0; i < works_len; i += len) {
-        len = group_len(works + i, works_len - i);
+        len = pal_work_group_len(works + i, works_len - i);
         run_range(store, works + i, len, false);
     }
 }
@@ -353,7 +332,7 @@ static void run_batch(pal_postgres *store, pal_work *works, size_t works_len)
     for (size_t i = 0; i < works_len; i++)
         works[i].op->status = PAL_OK;
     if (run_single(store, single, works, works_len, &err) != PAL_OK) {
-        fail_all(works, works_len, &err);
+        pal_work_fail_all(works, works_len, &err);
     } else {
         rest = pal_postgres_single_rest(single, &rest_len);
         if (rest_len > 0)
@@ -401,7 +380,7 @@ static void run_group(pal_postgres *store, pal_work *works, size_t works_len)
     } else {
         pal_error_set(&err, PAL_INVALID,
                 "a sweep cannot be joined to other operations in PostgreSQL; send it alone");
-        fail_all(works, works_len, &err);
+        pal_work_fail_all(works, works_len, &err);
     }
 }
 
@@ -453,7 +432,7 @@ void pal_postgres_apply(pal_engine *engine, pal_work *works, size_t works_len)
         bool is_apart;
         size_t more;
 
-        len = group_len(works + i, works_len - i);
+        len = pal_work_group_len(works + i, works_len - i);
         more = body_bytes(works + i, len);
         is_apart = is_alone(works + i, len);
         if (i > first && (is_apart || bytes + more > BATCH_BYTES_MAX)) {

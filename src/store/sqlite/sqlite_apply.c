@@ -114,17 +114,6 @@ static void forget(pal_sql_conn *conn)
     pal_sqlite_heads_forget(conn);
 }
 
-/* Fails the operations that had succeeded in a transaction that was rolled back. */
-static void fail_all(pal_work *works, size_t works_len, const pal_error *why)
-{
-    for (size_t i = 0; i < works_len; i++) {
-        if (works[i].op->status != PAL_OK)
-            continue;
-        works[i].op->status = why->status;
-        works[i].op->error = *why;
-    }
-}
-
 /* If SQLite cannot run an operation, only this operation is rolled back, as long as there is a
  * transaction. Then conn->failed is reset. */
 static pal_status run_apart(pal_sql_conn *conn, pal_work *work)
@@ -169,13 +158,13 @@ static bool run_batch(pal_sqlite *self, pal_work *works, size_t works_len, bool 
 
     roll_back(conn); /* in case the last rollback failed */
     if (pal_sqlite_file_check_moved(self, &err) != PAL_OK) {
-        fail_all(works, works_len, &err);
+        pal_work_fail_all(works, works_len, &err);
         return true;
     }
     sql = pal_sql_start(conn, PAL_SQL_BEGIN);
     conn->failed = false;
     if (pal_sql_run(&sql, &err) != PAL_OK) {
-        fail_all(works, works_len, &err);
+        pal_work_fail_all(works, works_len, &err);
         return true;
     }
     pal_sqlite_heads_begin(conn);
@@ -193,21 +182,10 @@ static bool run_batch(pal_sqlite *self, pal_work *works, size_t works_len, bool 
         }
     }
     if (is_group)
-        fail_all(works, works_len, failure_of(works, works_len, &err));
+        pal_work_fail_all(works, works_len, failure_of(works, works_len, &err));
     forget(conn);
     roll_back(conn);
     return is_group;
-}
-
-/* Returns how many operations belong to the group of the first one. */
-static size_t group_len(const pal_work *works, size_t works_len)
-{
-    size_t len = 1;
-
-    while (len < works_len && works[len].op->with_previous &&
-            works[len].op == works[len - 1].op + 1)
-        len++;
-    return len;
 }
 
 static void run_groups(pal_sqlite *self, pal_work *works, size_t works_len)
@@ -215,7 +193,7 @@ static void run_groups(pal_sqlite *self, pal_work *works, size_t works_len)
     size_t len;
 
     for (size_t i = 0; i < works_len; i += len) {
-        len = group_len(works + i, works_len - i);
+        len = pal_work_group_len(works + i, works_len - i);
         for (size_t j = i; j < i + len; j++)
             works[j].op->status = PAL_OK;
         run_batch(self, works + i, len, true);
