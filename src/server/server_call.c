@@ -50,7 +50,8 @@ pal_call *pal_call_begin(pal_server *server, pal_exchange *x)
 
 void pal_call_end(pal_call *call)
 {
-    pal_idempotency_end(call);
+    if (call->idempotent)
+        pal_idempotency_end(call);
     pal_buf_done(&call->buf);
 }
 
@@ -144,7 +145,8 @@ static void answer(pal_call *call, unsigned code)
     pal_buf_init(&call->buf, PAL_SERVER_ANSWER_BYTES_MAX);
     /* Before the response is sent: a client that has the response can repeat the request at
      * once. */
-    pal_idempotency_end(call);
+    if (call->idempotent)
+        pal_idempotency_end(call);
     if (body.failure)
         pal_exchange_answer(call->exchange, 503, json_type, pal_str_of(no_memory_answer));
     else if (body.len > PAL_SERVER_GZIP_BYTES_MIN)

@@ -256,7 +256,7 @@ static pal_status prepare(pal_call *call, bool *out_answered, pal_error *err)
     }
     if (status != PAL_OK)
         return status;
-    call->is_passed = pal_pass_is_from_node(call);
+    call->is_passed = call->exchange->headers.pass_token.len && pal_pass_is_from_node(call);
     status = pal_auth_local(call, err);
     if (status != PAL_OK)
         return status;
@@ -276,7 +276,9 @@ static pal_status read_request(pal_call *call, bool *out_answered, pal_error *er
         return status;
     if (call->api->is_strict)
         status = pal_call_known(call, err);
-    return status == PAL_OK ? pal_idempotency_begin(call, out_answered, err) : status;
+    if (status != PAL_OK || !call->exchange->headers.idempotency_key.len)
+        return status;
+    return pal_idempotency_begin(call, out_answered, err);
 }
 
 /* Runs on a worker if the body is long. */

@@ -19,7 +19,8 @@ const pal_api_object pal_api_error_object = {"Error",
 pal_status pal_api_object_read(pal_call *call, pal_json json, const pal_api_object *object,
         void *record, pal_error *err)
 {
-    return pal_call_blame(call, pal_object_read(json, object, call->arena, record, err), err);
+    pal_status status = pal_object_read(json, object, call->arena, record, err);
+    return status == PAL_OK ? PAL_OK : pal_call_blame(call, status, err);
 }
 
 /* ---- Query parameters ---- */

@@ -140,7 +140,7 @@ static pal_status read_messages(pal_call *call, pal_json object, bool or_itself,
     pal_status status = read_one(call, one, out_messages, out_len, err);
     for (size_t i = 0; status == PAL_OK && i < *out_len; i++)
         status = check_one(&(*out_messages)[i], err);
-    return pal_call_blame(call, status, err);
+    return status == PAL_OK ? PAL_OK : pal_call_blame(call, status, err);
 }
 
 pal_status pal_api_messages_read(pal_call *call, pal_json object, bool or_itself,
@@ -152,7 +152,8 @@ pal_status pal_api_messages_read(pal_call *call, pal_json object, bool or_itself
     if (status != PAL_OK)
         return status;
     call->fail_param = NULL;
-    pal_call_give_client_ids(call, *out_messages, *out_len, 0);
+    if (call->idempotency_key.len)
+        pal_call_give_client_ids(call, *out_messages, *out_len, 0);
     for (size_t i = 0; i < *out_len; i++)
         (*out_messages)[i].turn_id = (pal_id){{0}}; /* only the runtime may set it */
     return pal_arena_checked(call->arena, err);
