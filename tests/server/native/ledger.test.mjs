@@ -30,6 +30,11 @@ test('model calls are listed, the newest first, in pages', async (t) => {
     assert.deepEqual(await ids(`session=${b}`), [turns[1]]);
     assert.deepEqual(await ids(`turn=${turns[2]}`), [turns[2]]);
     assert.deepEqual(await ids(`to=${all.calls[3].created_at}`), []);
+    assert.deepEqual(await ids('purpose=turn&model=mock-model'), [...turns].reverse());
+    assert.deepEqual(await ids('purpose=compaction'), []);
+    assert.deepEqual(await ids('model=another'), []);
+    const some = (await s.get('/api/v1/ledger?purpose=compaction&limit=3')).json;
+    assert.deepEqual([some.calls, some.has_more], [[], true]);
     assertError(await s.get('/api/v1/ledger?cursor=x'), 400, 'invalid', /cursor/);
     assertError(await s.get('/api/v1/ledger?limit=1001'), 400, 'invalid', /limit/);
     assertError(await s.get('/api/v1/ledger?session=none'), 404, 'not_found');
@@ -38,12 +43,15 @@ test('model calls are listed, the newest first, in pages', async (t) => {
 test('sums by name add up to the whole', async (t) => {
     const s = await serveModel(t);
     const [a, b] = [await s.session(), await s.session()];
-    for (const [id, agent] of [[a, 'one'], [a, 'two'], [b, 'one'], [a, undefined]])
-        await s.turn(id, { message: 'hi', ...(agent && { agent }) });
+    const turns = [];
+    for (const [id, agent] of [[a, 'one'], [a, 'two'], [b, 'one'], [a, undefined]]) {
+        const made = await s.turn(id, { message: 'hi', ...(agent && { agent }) });
+        turns.push(id === b ? null : made.json.turn_id);
+    }
     await s.post(`/api/v1/sessions/${b}/erase`, {});
     const total = (await s.get('/api/v1/usage')).json;
     for (const [by, names] of [['model', ['mock-model']], ['session', [a, null]],
-        ['agent', ['one', 'two', null]], ['purpose', ['turn']]]) {
+        ['agent', ['one', 'two', null]], ['purpose', ['turn']], ['turn', turns]]) {
         const { groups, partial } = (await s.get(`/api/v1/usage?by=${by}`)).json;
         assert.deepEqual(new Set(groups.map((group) => group.name)), new Set(names), by);
         assert.equal(groups.length, names.length);

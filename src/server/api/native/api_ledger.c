@@ -26,6 +26,7 @@ typedef enum usage_by {
     USAGE_BY_AGENT = 4,
     USAGE_BY_SESSION = 5,
     USAGE_BY_PURPOSE = 6,
+    USAGE_BY_TURN = 7,
 } usage_by;
 
 typedef struct usage_request {
@@ -50,7 +51,7 @@ static const pal_api_object usage_query = {
                 {.type = PAL_API_INCLUDE, .of = &period_query},
                 {"by", PAL_API_WORD, "what is summed separately",
                         .offset = offsetof(usage_request, by), .min = USAGE_BY_HOUR,
-                        .words = "hour day model agent session purpose"})};
+                        .words = "hour day model agent session purpose turn"})};
 
 static void put_sum(pal_json_writer *writer, const pal_ledger_sum *sum)
 {
@@ -121,6 +122,8 @@ static pal_str name_of(const pal_ledger_entry *entry, int by, char id[PAL_ID_TEX
         return entry->row.agent;
     case USAGE_BY_PURPOSE:
         return entry->row.purpose;
+    case USAGE_BY_TURN:
+        return entry->row.turn_id;
     default:
         break;
     }
@@ -287,6 +290,8 @@ static pal_status usage_session(pal_call *call, pal_error *err)
 typedef struct ledger_request {
     usage_request of; /* first, because the offsets of period_query are its members' */
     pal_str session;
+    pal_str purpose;
+    pal_str model;
     pal_str cursor;
     uint32_t limit;
 } ledger_request;
@@ -296,6 +301,10 @@ static const pal_api_object ledger_query = {
                 {.type = PAL_API_INCLUDE, .of = &period_query},
                 {"session", PAL_API_TEXT, "only this session: its id, its key or an alias",
                         .offset = offsetof(ledger_request, session)},
+                {"purpose", PAL_API_TEXT, "only this purpose, such as turn or compaction",
+                        .offset = offsetof(ledger_request, purpose)},
+                {"model", PAL_API_TEXT, "only this model",
+                        .offset = offsetof(ledger_request, model)},
                 {"limit", PAL_API_COUNT32, "maximum number of calls",
                         .offset = offsetof(ledger_request, limit), .min = 1,
                         .max = PAL_LEDGER_PAGE_MAX},
@@ -322,6 +331,14 @@ static void put_entry(pal_json_writer *writer, const pal_ledger_entry *entry)
     pal_json_end_object(writer);
 }
 
+static bool is_wanted(const ledger_request *request, const pal_ledger_row *row)
+{
+    return (!request->purpose.len || pal_str_equal(request->purpose, row->purpose)) &&
+            (!request->model.len || pal_str_equal(request->model, row->model));
+}
+
+/* The store does not select by purpose or model. So with one of them, the response can have fewer
+ * calls than `limit` although it has a cursor. */
 static pal_status list_ledger(pal_call *call, pal_error *err)
 {
     pal_session session;
@@ -343,7 +360,8 @@ static pal_status list_ledger(pal_call *call, pal_error *err)
     pal_json_name(writer, "calls");
     pal_json_begin_array(writer);
     for (size_t i = 0; i < page.len; i++)
-        put_entry(writer, &page.items[i]);
+        if (is_wanted(&request, &page.items[i].row))
+            put_entry(writer, &page.items[i]);
     pal_json_end_array(writer);
     pal_put_flag(writer, "has_more", page.cursor.len > 0);
     pal_put_str_or_null(writer, "cursor", page.cursor);
