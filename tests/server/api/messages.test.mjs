@@ -72,6 +72,24 @@ test('messages in the format of chat completions can be appended', async (t) => 
     assert.equal(blob.headers['content-length'], String(png.length));
 });
 
+test('a browser shows only pictures among the blobs, and runs none of them', async (t) => {
+    const s = await start(t);
+    const types = [['image/png', 'image/png'], ['image/avif', 'image/avif'],
+        ['image/svg+xml', 'application/octet-stream'], ['image/x-new', 'application/octet-stream'],
+        ['text/html', 'application/octet-stream'], ['text/plain', 'text/plain']];
+    const added = await s.add({ role: 'user', parts: types.map(([type], i) => ({ type: 'file',
+        media_type: type, data: Buffer.from(`<b>${i}</b>`).toString('base64') })) });
+    assert.equal(added.code, 201, added.text);
+    const { parts } = (await s.list()).messages[0];
+    for (const [i, [type, sent]] of types.entries()) {
+        const { headers } = await s.get(`/api/v1/blobs/${parts[i].blob}`);
+        const isPicture = /png|avif/.test(type);
+        assert.equal(headers['content-type'], sent, type);
+        assert.equal(headers['content-disposition'], isPicture ? undefined : 'attachment', type);
+        assert.equal(headers['content-security-policy'], "sandbox; default-src 'none'", type);
+    }
+});
+
 test('native parts with bytes can be appended and read', async (t) => {
     const s = await start(t);
     const html = Buffer.from('<script>alert(1)</script>').toString('base64');

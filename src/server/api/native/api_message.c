@@ -543,28 +543,39 @@ pal_status pal_api_parts_fetch(pal_call *call, pal_part *parts, size_t len, pal_
     return status;
 }
 
-/* Content that a browser could execute is always sent as a download. */
-static bool is_harmless(pal_str media_type)
+static bool is_one_of(pal_str type, const char *const *types, size_t len)
 {
-    return (pal_text_begins(media_type, "image/") &&
-                   !pal_str_is(media_type, "image/svg+xml")) ||
-            pal_str_is(media_type, "text/plain") || pal_str_is(media_type, "application/json");
+    for (size_t i = 0; i < len; i++)
+        if (pal_str_is(type, types[i]))
+            return true;
+    return false;
 }
 
+/* Models and strangers can choose the bytes and the type of a blob. So a browser shows only images
+ * of pixels, and nothing in a blob can run or load anything in the origin of the server's page. */
 static pal_status get_blob(pal_call *call, pal_error *err)
 {
+    static const char *const pictures[] = {
+            "image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"};
+    static const char *const data_types[] = {"text/plain", "application/json"};
     pal_str type, data;
     pal_status status = pal_store_blob_get(call->server->store, call->caller.tenant,
             call->params[0], call->arena, &type, &data, err);
     if (status != PAL_OK)
         return status;
     const char *text = "application/octet-stream";
-    if (is_harmless(type))
+    bool is_picture = is_one_of(type, pictures, sizeof pictures / sizeof *pictures);
+    if (is_picture || is_one_of(type, data_types, sizeof data_types / sizeof *data_types))
         text = pal_arena_copy(call->arena, type).data;
     if (!text)
         return pal_arena_checked(call->arena, err);
     pal_exchange_add_header(
             call->exchange, "cache-control", pal_str_of("private, max-age=31536000, immutable"));
+    pal_exchange_add_header(call->exchange, "content-security-policy",
+            pal_str_of("sandbox; default-src 'none'"));
+    if (!is_picture)
+        pal_exchange_add_header(
+                call->exchange, "content-disposition", pal_str_of("attachment"));
     pal_exchange_answer(call->exchange, 200, text, data);
     return PAL_OK;
 }
