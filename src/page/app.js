@@ -3,13 +3,12 @@ import { effect, h, scope, signal } from './core.js';
 import { isLoggedOut } from './api.js';
 import { conversation, newChat } from './chat.js';
 import { isLive, on, start as startLive } from './live.js';
-import { loginView, useCode } from './login.js';
 import { marksView } from './marks.js';
 import { dialog, toasts } from './parts.js';
-import { aboutView, liveView, searchView, trashView } from './places.js';
 import { sidebar, waitingTurns } from './sidebar.js';
-import { go, heading, me, place, start as startStore } from './store.js';
+import { go, heading, me, place, singleKeys, start as startStore } from './store.js';
 import { windowView } from './window.js';
+import { loginView, useCode } from './place/login.js';
 
 const KEYS = [
     ['n', 'new chat'], ['/', 'search'], ['r', 'to the composer'], ['Enter', 'send'],
@@ -18,21 +17,48 @@ const KEYS = [
     ['↑', 'in an empty composer: edit the last question'], ['j k', 'next and previous message'],
     ['g G', 'first and last message'], ['p f b', 'on a message: pin, fork, rewind to it'],
     ['e', 'on a question: edit it'], ['y', 'on a message: why the model has it or not'],
-    ['w m', 'the window, the marks'],
+    ['w m t l', 'the window, the marks, the turn, the ledger'],
     ['u', 'undo the newest mark'], ['Esc', 'close, then stop the turn'],
     ['?', 'this list'],
 ];
+
+// A view whose module is loaded when it is first shown.
+function later(load, name) {
+    return (argument) => {
+        const module = signal(null);
+        const problem = signal('');
+
+        load().then((loaded) => { module.value = loaded; },
+            () => { problem.value = 'This part of the page could not be loaded.'; });
+        return h('div', { class: 'later' }, () => module.value?.[name](argument),
+            () => problem.value && h('p', { class: 'problem', role: 'alert' }, problem.value));
+    };
+}
+
 const panels = {
-    window: { label: 'Window', view: windowView },
-    marks: { label: 'Marks', view: marksView },
+    window: { label: 'Window', key: 'w', view: windowView },
+    marks: { label: 'Marks', key: 'm', view: marksView },
+    turn: { label: 'Turn', key: 't', view: later(() => import('./inspector/turn.js'), 'turnView') },
+    ledger: { label: 'Ledger', key: 'l',
+        view: later(() => import('./inspector/ledger.js'), 'ledgerView') },
+    raw: { label: 'Raw', view: later(() => import('./inspector/raw.js'), 'rawView') },
 };
-const links = [['#/live', 'live', 'Live'], ['#/trash', 'trash', 'Trash'],
-    ['#/about', 'info', 'About']];
-const places = { live: liveView, search: searchView, trash: trashView, about: aboutView };
+const places = {
+    live: later(() => import('./place/activity.js'), 'liveView'),
+    search: later(() => import('./place/search.js'), 'searchView'),
+    usage: later(() => import('./place/usage.js'), 'usageView'),
+    keys: later(() => import('./place/api_keys.js'), 'keysView'),
+    trash: later(() => import('./place/trash.js'), 'trashView'),
+    about: later(() => import('./place/about.js'), 'aboutView'),
+};
+const links = () => [['#/live', 'live', 'Live'], ['#/usage', 'usage', 'Usage'],
+    me.peek().role === 'admin' && ['#/keys', 'key', 'Keys'], ['#/trash', 'trash', 'Trash'],
+    ['#/about', 'info', 'About']].filter(Boolean);
 
 function showKeys() {
-    dialog('Keys', () => h('dl', { class: 'keys' },
-        KEYS.map(([key, does]) => [h('dt', null, h('kbd', null, key)), h('dd', null, does)])));
+    dialog('Keys', () => [h('dl', { class: 'keys' },
+        KEYS.map(([key, does]) => [h('dt', null, h('kbd', null, key)), h('dd', null, does)])),
+    h('p', { class: 'dim' }, 'Single keys can be switched off under About.')]);
 }
 
 function noPlace() {
@@ -41,7 +67,7 @@ function noPlace() {
         h('p', null, h('a', { href: '#/' }, 'New chat'))));
 }
 
-// ---- Places: #/, #/s/NAME, #/s/NAME/m/SEQ, with ?p=PANEL ----
+// ---- Places: #/, #/s/NAME, #/s/NAME/m/SEQ, #/s/NAME/t/TURN, with ?p=PANEL ----
 
 const panel = signal('');
 
@@ -63,9 +89,14 @@ function viewOf({ view, name, part, number, query }) {
     return noPlace;
 }
 
-// A view stays while only its panel changes.
-const keyOf = ({ view, name, part, number, query }) =>
-    [view, name, part, number, view === 's' ? '' : query].join('/');
+// A view stays while only its panel, or the turn in it, changes.
+function keyOf({ view, name, part, number, query }) {
+    const inView = part === 't' ? ['', ''] : [part, number];
+
+    return [view, name, ...inView, view === 's' ? '' : query].join('/');
+}
+
+const panelOf = ({ part, query }) => query.get('p') ?? (part === 't' ? 'turn' : '');
 
 function showViews(box) {
     let end = () => {};
@@ -74,7 +105,7 @@ function showViews(box) {
     effect(() => {
         const target = parse(place.value);
 
-        panel.value = target.query.get('p') ?? '';
+        panel.value = panelOf(target);
         if (keyOf(target) === key)
             return;
         key = keyOf(target);
@@ -99,8 +130,11 @@ function key(event, box) {
     if (event.target.closest('input, textarea, select, dialog') || event.ctrlKey || event.metaKey ||
         event.altKey || event.defaultPrevented)
         return;
-    for (const [name] of Object.entries(panels)) {
-        if (event.key === name[0] && parse(place.peek()).view === 's') {
+    // A person who dictates would trigger them by words.
+    if (!singleKeys.peek() && event.key.length === 1)
+        return;
+    for (const [name, { key: letter }] of Object.entries(panels)) {
+        if (event.key === letter && parse(place.peek()).view === 's') {
             box.firstChild.chat.showPanel(panel.peek() === name ? '' : name);
             return;
         }
@@ -159,7 +193,7 @@ async function run() {
     app.replaceChildren(...[h('a', { class: 'skip', href: '#main', onclick: (event) => {
         event.preventDefault();
         document.getElementById('main')?.focus();
-    } }, 'Skip to the conversation'), sidebar(links),
+    } }, 'Skip to the conversation'), sidebar(links()),
     h('div', { class: 'column' }, banner, box), toasts()].flat());
     showViews(box);
     addEventListener('keydown', (event) => key(event, box));

@@ -8,6 +8,7 @@ import { on, watch } from './live.js';
 import { actionBar, copyMessage, LiveRow, markRow, messageRow, partsOf } from './message.js';
 import { composer } from './composer.js';
 import { docks } from './docks.js';
+import { inspector } from './inspector/inspector.js';
 import { openMenu } from './sidebar.js';
 import { explain } from './why.js';
 import { canWrite, go, heading, loadSession, loadTurns, me, sessionHash, setTurn, textOf, titleFrom,
@@ -126,6 +127,7 @@ class Conversation {
         this.base = path('sessions', name);
         this.panel = panel;
         this.ends = []; // what to end with the view
+        this.readers = new Set(); // of the events of the turn
         this.session = signal(null);
         this.problem = signal('');
         this.plan = signal(null);
@@ -305,7 +307,15 @@ class Conversation {
             this.turnEnded(state);
     }
 
+    // Calls `fn` with the kind of every event of the turn that is followed. Returns what ends that.
+    onEvent(fn) {
+        this.readers.add(fn);
+        return () => this.readers.delete(fn);
+    }
+
     takeEvent(kind, data) {
+        for (const fn of this.readers)
+            fn(kind);
         if (kind === 'message')
             this.recorded(data.seq);
         else if (kind === 'ended')
@@ -563,7 +573,7 @@ function gauge(chat) {
     });
 }
 
-// `panels` has the parts of the inspector by name: {label, view(chat)}.
+// `panels` has the parts of the inspector by name: {label, key, view(chat)}.
 export function conversation({ name, seq, panel, panels }) {
     const chat = new Conversation(name, panel);
     const isBusy = { get value() { return Boolean(chat.turn.value); },
@@ -588,10 +598,7 @@ export function conversation({ name, seq, panel, panels }) {
         for (const end of chat.ends.splice(0))
             end();
     });
-    const tabs = h('div', { class: 'tabs', role: 'group', 'aria-label': 'Inspector' },
-        Object.entries(panels).map(([key, { label }]) => h('button', { type: 'button',
-            'aria-pressed': () => String(panel.value === key), title: `${label} (${key[0]})`,
-            onclick: () => chat.showPanel(panel.peek() === key ? '' : key) }, label)));
+    const [tabs, side] = inspector(chat, panel, panels);
     const top = h('header', { class: 'top' }, openMenu(), h('h1', { title }, title),
         h('span', { class: 'dim count' }, () => chat.session.value &&
             plural(chat.session.value.last_seq ?? 0, 'message')),
@@ -604,11 +611,7 @@ export function conversation({ name, seq, panel, panels }) {
             visible(chat.problem.value)),
         chat.feed, docks(chat), chat.form, readNote(),
         h('div', { class: 'sr', role: 'status' }, () => chat.status.value));
-    const inspector = () => panels[panel.value] && h('aside', { class: 'inspector',
-        'aria-label': panels[panel.value].label },
-    h('header', null, h('h2', null, panels[panel.value].label),
-        iconButton('close', 'Close', () => chat.showPanel(''))), panels[panel.value].view(chat));
-    const view = h('div', { class: 'split' }, main, inspector);
+    const view = h('div', { class: 'split' }, main, side);
 
     view.key = (event) => chat.key(event);
     view.chat = chat;

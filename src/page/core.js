@@ -193,6 +193,17 @@ export function money(micros) {
     return `$${(micros / 1e6).toFixed(micros < 100000 ? 4 : 2)}`;
 }
 
+// 340 ms, 4.1 s, 2 min 5 s
+export function duration(ms) {
+    if (ms < SECOND_MS)
+        return `${Math.max(0, Math.round(ms))} ms`;
+    if (ms < MINUTE_MS)
+        return `${(ms / SECOND_MS).toFixed(1)} s`;
+    if (ms < HOUR_MS)
+        return `${Math.floor(ms / MINUTE_MS)} min ${Math.floor(ms % MINUTE_MS / SECOND_MS)} s`;
+    return `${Math.floor(ms / HOUR_MS)} h ${Math.floor(ms % HOUR_MS / MINUTE_MS)} min`;
+}
+
 export function ago(iso) {
     const ms = Date.now() - Date.parse(iso);
 

@@ -150,6 +150,18 @@ function announce(value) {
     setLive(value);
 }
 
+// The events of a response, one after the other; null for each comment between them.
+export async function* eventsOf(response) {
+    let rest = '';
+
+    for await (const piece of response.body.pipeThrough(new TextDecoderStream())) {
+        const frames = (rest + piece).split('\n\n');
+
+        rest = frames.pop();
+        yield* frames.map(parseFrame);
+    }
+}
+
 // Reads until the stream ends, and returns how many events came.
 async function readStream() {
     clearTimeout(joining);
@@ -157,7 +169,6 @@ async function readStream() {
     const turns = [...allWishes()].slice(-TURNS_MAX).map(([turn, number]) => `${turn}:${number}`)
         .join(',');
     const query = new URLSearchParams();
-    let rest = '';
     let count = 0;
 
     if (lastId)
@@ -169,15 +180,10 @@ async function readStream() {
     if (!response.ok)
         throw new Failure(response.status, null);
     announce(true);
-    for await (const piece of response.body.pipeThrough(new TextDecoderStream())) {
-        const frames = (rest + piece).split('\n\n');
-
-        rest = frames.pop();
-        for (const event of frames.map(parseFrame)) {
-            if (event)
-                share(event);
-            count++;
-        }
+    for await (const event of eventsOf(response)) {
+        if (event)
+            share(event);
+        count++;
     }
     return count;
 }

@@ -12,7 +12,7 @@ export const WHO = { user: 'You', assistant: 'Model', tool: 'Tool', system: 'Sys
 
 // ---- Parts ----
 
-function pretty(text) {
+export function pretty(text) {
     try {
         return JSON.stringify(JSON.parse(text), null, 2);
     } catch {
@@ -33,7 +33,8 @@ function fold(kind, summary, content, isOpen = false) {
     return box;
 }
 
-function longText(text) {
+// A long text shows its beginning at first.
+export function longText(text) {
     const shown = visible(text.slice(0, OUTPUT_MAX));
     const pre = h('pre', { tabIndex: 0 }, shown);
 

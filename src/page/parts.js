@@ -26,6 +26,10 @@ const ICONS = {
     live: 'M3 12h4l3-8 4 16 3-8h4',
     marks: 'M4 12h16M8 8v8M16 8v8M12 5v14',
     file: 'M7 3h7l5 5v13H7zM14 3v5h5',
+    left: 'M15 6l-6 6 6 6',
+    right: 'M9 6l6 6-6 6',
+    usage: 'M4 20h16M7 16v-4M12 16V6M17 16v-7',
+    key: 'M8 8a4 4 0 1 1 0 8 4 4 0 0 1 0-8zM12 12h9v3M17 12v3',
     info: 'M12 11v6M12 7.5v.5M12 3a9 9 0 1 1 0 18 9 9 0 0 1 0-18z',
 };
 
@@ -47,6 +51,7 @@ export function button(text, onclick, more = {}) {
 // ---- Toasts ----
 
 const TOAST_MS = 8000;
+const SAVE_MS = 1000; // until the browser has read a file
 const toast = signal(null);
 let timer = 0;
 
@@ -102,6 +107,14 @@ export function dialog(title, content) {
 export function visible(text) {
     return text.replace(/[\u202a-\u202e\u2066-\u2069\u200b-\u200f]/g,
         (c) => `⟨${c.charCodeAt(0).toString(16)}⟩`);
+}
+
+// Gives a text to the person as a file.
+export function save(name, text, type = 'application/json') {
+    const url = URL.createObjectURL(new Blob([text], { type }));
+
+    h('a', { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), SAVE_MS);
 }
 
 export async function copy(text) {

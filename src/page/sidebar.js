@@ -150,8 +150,10 @@ export function sidebar(links) {
                 h('button', { type: 'button', class: 'plain',
                     onclick: () => loadSessions(moreSessions.peek()) }, 'Older sessions')),
             h('div', { class: 'foot' }, links.map(([hash, name, label]) =>
-                h('a', { href: hash, title: label, onclick: () => { isOpen.value = false; } },
-                    icon(name), h('span', null, label))),
-            h('span', { class: 'grow' }), iconButton('light', 'Light or dark', setTheme))),
+                h('a', { href: hash, title: label, onclick: () => { isOpen.value = false; },
+                    'aria-current': () => (place.value.split('?')[0] === hash ? 'page' : null) },
+                icon(name), h('span', null, label))),
+            h('button', { type: 'button', title: 'Light or dark', onclick: setTheme },
+                icon('light'), h('span', null, 'Theme')))),
     ];
 }

@@ -14,11 +14,18 @@ export const place = signal(location.hash || '#/');
 export const me = signal(null);
 export const canWrite = () => me.peek()?.role !== 'read';
 export const models = signal([]);
+// False: keys without Ctrl or Alt do nothing, except Enter, Escape and such.
+export const singleKeys = signal(localStorage.getItem('single-keys') !== 'off');
 export const sessions = signal(null); // newest update first; null: not loaded
 export const moreSessions = signal(null); // cursor of the next page
 export const sessionsProblem = signal('');
 export const turns = signal(new Map()); // id: state, of turns that have not ended
 const ENDED = new Set(['done', 'failed', 'canceled', 'idle']);
+
+export function setSingleKeys(isOn) {
+    singleKeys.value = isOn;
+    localStorage.setItem('single-keys', isOn ? 'on' : 'off');
+}
 
 export const go = (hash) => { location.hash = hash; };
 export const sessionHash = (id) => `#/s/${encodeURIComponent(id)}`;

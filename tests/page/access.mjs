@@ -61,6 +61,12 @@ const states = {
         await tab.keyboard.press('Escape');
         await go(`#/s/${id}?p=marks`, '.mark-list');
     },
+    turn: async ({ tab, go, failed }) => {
+        await go(`#/s/${failed}?p=turn`, '.spans li');
+        await tab.click('.span summary');
+    },
+    ledger: ({ go, asking }) => go(`#/s/${asking}?p=ledger`, '.calls tbody tr'),
+    raw: ({ go, id }) => go(`#/s/${id}?p=raw`, '.raw .code'),
     why: async ({ tab, go, id }) => {
         await go(`#/s/${id}/m/3`, '.msg[data-seq="3"]:focus');
         await tab.keyboard.press('y');
@@ -94,8 +100,25 @@ const states = {
         await api('DELETE', `sessions/${await s.session({ title: 'away' })}`);
         await go('#/trash', '.plain-list li');
     },
-    about: ({ go }) => go('#/about', '.plain-list:has-text("recall")'),
-    'no such place': ({ go }) => go('#/nowhere', 'h1:text-is("This page does not exist")'),
+    erase: async ({ tab }) => {
+        await tab.click('button:text-is("Erase…")');
+        await tab.waitForSelector('dialog input');
+    },
+    about: async ({ tab, go }) => {
+        await tab.keyboard.press('Escape');
+        await go('#/about', '.plain-list:has-text("recall")');
+    },
+    usage: ({ go }) => go('#/usage', '.sums tbody tr'),
+    'usage by session': ({ go }) => go('#/usage?by=session', '.sums tbody a'),
+    'API keys': ({ go }) => go('#/keys', 'button:text-is("New key…")'),
+    'new key': async ({ tab }) => {
+        await tab.click('button:text-is("New key…")');
+        await tab.waitForSelector('dialog [name=role]');
+    },
+    'no such place': async ({ tab, go }) => {
+        await tab.keyboard.press('Escape');
+        await go('#/nowhere', 'h1:text-is("This page does not exist")');
+    },
     'no such session': ({ go }) => go('#/s/none', '.problem:visible'),
     keys: async ({ tab }) => {
         await tab.evaluate(() => document.activeElement.blur());
@@ -308,7 +331,8 @@ pageTest('everything that can be used has a name for screen readers', async (all
     const id = await talk(all);
     const tab = await all.open();
     const debug = await all.context.newCDPSession(tab);
-    for (const hash of ['#/', `#/s/${id}?p=window`, `#/s/${id}?p=marks`, '#/live', '#/about']) {
+    for (const hash of ['#/', `#/s/${id}?p=window`, `#/s/${id}?p=marks`, `#/s/${id}?p=turn`,
+        `#/s/${id}?p=ledger`, `#/s/${id}?p=raw`, '#/live', '#/usage', '#/keys', '#/trash', '#/about']) {
         await tab.goto(`${all.base}/${hash}`);
         await tab.waitForSelector(hash.includes('window') ? '.items .item' : 'h1');
         const { nodes } = await debug.send('Accessibility.getFullAXTree');

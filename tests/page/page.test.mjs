@@ -3,7 +3,7 @@ import { after, test } from 'node:test';
 import { closeBrowser, skip } from './browser.mjs';
 
 const files = ['access', 'frame', 'hostile', 'login', 'places', 'prefix', 'speed', 'stream', 'talk',
-    'window'];
+    'turn', 'usage', 'window'];
 
 if (skip) test('the page in a browser', { skip });
 for (const name of skip ? [] : files) await import(`./${name}.mjs`);

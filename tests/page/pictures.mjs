@@ -135,6 +135,55 @@ pageTest('why, and live', DESKTOP, async (all) => {
     await picture(tab, context, 'page-live');
 });
 
+const PRICES = { server: { config: 'models:\n  - {name: mock-model, context: 12000, output: 1000, '
+    + 'price: {input: 400, cache_read: 40, output: 1600}}\n' } };
+
+pageTest('a turn', { ...DESKTOP, ...PRICES }, async (all) => {
+    const { api, s, context } = all;
+    const id = await s.session({ title: 'The seat map is slow on Fridays' });
+    await api('POST', `sessions/${id}/messages`, { messages: [story[0], story[1], story[2]] });
+    const look = '<<tool search_output {"handle":"slow_queries","text":"seat"}>><<hang ms=';
+    await api('POST', `sessions/${id}/turns`, { message: `${story[1].content} ${look}700>><<next>>`
+        + `${look.replace('slow_queries', 'indexes')}400>><<next>><<hang ms=900>><<say There is no `
+        + 'index on (show_id, row), so each seat map reads all three shows of the evening.>>' });
+    const tab = await all.open(`#/s/${id}?p=turn`);
+    await tab.waitForSelector('.spans li:nth-child(5)');
+    await tab.click('.spans li:nth-child(2) summary');
+    await picture(tab, context, 'page-turn');
+});
+
+// The ledger cannot be given a past, so the sums of a month come from here.
+const SHARES = { 'house-small': 0.58, 'house-large': 0.34, 'house-draft': 0.08 };
+const used = (n, part = 1) => ({ calls: Math.round(n * part), input_tokens: Math.round(2100 * n * part),
+    cache_read_tokens: Math.round(6400 * n * part), cache_write_tokens: 0,
+    output_tokens: Math.round(390 * n * part), reasoning_tokens: Math.round(40 * n * part),
+    cost_micros: Math.round(8700 * n * part) });
+
+function month(from) {
+    const days = Array.from({ length: 30 }, (_, i) => {
+        const at = new Date(from + i * 86400000);
+        const isQuiet = [0, 6].includes(at.getUTCDay());
+
+        return { from: at.toISOString(), ...used(Math.round((isQuiet ? 12 : 60) + (i * 7919) % 37)) };
+    });
+    const calls = days.reduce((sum, day) => sum + day.calls, 0);
+    return { days, total: used(calls), names: Object.entries(SHARES).map(([name, part]) =>
+        ({ name, ...used(calls, part) })) };
+}
+
+pageTest('usage', DESKTOP, async (all) => {
+    await tell(all);
+    await all.context.route(/api\/v1\/usage/, (route) => {
+        const query = new URL(route.request().url()).searchParams;
+        const { days, total, names } = month(Date.parse(query.get('from')));
+
+        return route.fulfill({ json: { ...total, groups: query.get('by') === 'day' ? days : names } });
+    });
+    const tab = await all.open('#/usage?by=model');
+    await tab.waitForSelector('.sums tbody tr');
+    await picture(tab, all.context, 'page-usage');
+});
+
 pageTest('a phone', PHONE, async (all) => {
     const id = await tell(all);
     const tab = await openStory(all, id, story.length + 1);

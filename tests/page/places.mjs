@@ -34,6 +34,26 @@ pageTest('live: a running turn can be stopped', async ({ open, api, s }) => {
     await tab.waitForSelector('text=Nothing runs.');
 });
 
+pageTest('live: the inbox, failures with a link to the turn, and numbers for admins',
+    async ({ open, api, s }) => {
+        const id = await s.session({ title: 'is busy' });
+        const failing = await s.session({ title: 'went wrong' });
+        await api('POST', `sessions/${id}/turns`, { background: true, message: '<<hang>>' });
+        await api('POST', `sessions/${id}/turns`, { background: true, lane: 'queue', message: 'later' });
+        const tab = await open('#/live');
+        await tab.waitForSelector('h2:text-is("Inbox (1)")');
+        await tab.waitForSelector('h2:text-is("Running (1)")');
+        await tab.waitForSelector('td:has-text("step 1")');
+        await s.turn(failing, { message: 'x <<fail status=400>>' });
+        await tab.waitForSelector('h2:text-is("Failed lately (1)")');
+        await axe(tab, 'live with failures');
+        await tab.waitForSelector('text=/1 turn ended, 1 failed/');
+        await tab.click('li:has-text("is busy") button:text-is("Take back")');
+        await tab.waitForSelector('h2:text-is("Inbox (1)")', { state: 'detached' });
+        await tab.click('li:has-text("went wrong") a:text-is("The turn")');
+        await tab.waitForSelector('.turn .chip:text-is("failed")');
+    });
+
 pageTest('search finds words anywhere and opens the message', async ({ open, api, s }) => {
     const id = await s.session({ title: 'A lamp' });
     await api('POST', `sessions/${id}/messages`, { messages: [{ role: 'user', content: 'hello' },
@@ -74,11 +94,15 @@ pageTest('a session goes to the trash, comes back, and is erased', async ({ open
     await api('DELETE', `sessions/${id}`);
     await tab.goto(`${new URL(tab.url()).origin}/#/about`);
     await tab.goto(`${new URL(tab.url()).origin}/#/trash`);
-    tab.once('dialog', (dialog) => dialog.accept('wrong'));
     await tab.click('.plain-list button:text-is("Erase…")');
-    tab.once('dialog', (dialog) => dialog.accept('Hello'));
-    await tab.click('.plain-list button:text-is("Erase…")');
+    await tab.fill('dialog input', 'wrong');
+    assert.equal(await tab.isDisabled('dialog button:text-is("Erase")'), true);
+    await tab.press('dialog input', 'Enter');
+    await tab.fill('dialog input', 'Hello');
+    await axe(tab, 'erase');
+    await tab.click('dialog button:text-is("Erase")');
     await tab.waitForSelector('text=The trash is empty.');
+    assert.match(await tab.textContent('.toast'), /^The session was erased: .*2 messages/);
     assert.deepEqual((await api('GET', 'sessions?state=trash')).sessions, []);
 });
 

@@ -31,6 +31,9 @@ static const pal_api_route root_routes[] = {
                 {"page", "show the page", NULL, NULL, &page_html, 200}},
         {"GET", "/page/{hash}/{file}", PAL_KEY_NONE, PAL_API_PAGE, pal_page_file,
                 {"pageFile", "read a file of the page", NULL, NULL, &page_bytes, 200}},
+        {"GET", "/page/{hash}/{folder}/{file}", PAL_KEY_NONE, PAL_API_PAGE, pal_page_file,
+                {"pageFolderFile", "read a file in a folder of the page", NULL, NULL, &page_bytes,
+                        200}},
         {0},
 };
 

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include "base/memory.h"
 #include "base/text.h"
 #include "server/server_call.h"
 
@@ -157,10 +158,25 @@ pal_status pal_page_index(pal_call *call, pal_error *err)
     return answer(call, pal_page_entries, "no-cache", err);
 }
 
+/* "app.js", or "place/usage.js". */
+static pal_str file_of(pal_call *call)
+{
+    pal_str folder = call->params[1], file = call->params[2];
+    if (!file.len)
+        return folder;
+    char *name = pal_arena_alloc(call->arena, folder.len + 1 + file.len);
+    if (!name)
+        return (pal_str){0};
+    memcpy(name, folder.data, folder.len);
+    name[folder.len] = '/';
+    memcpy(name + folder.len + 1, file.data, file.len);
+    return pal_str_make(name, folder.len + 1 + file.len);
+}
+
 pal_status pal_page_file(pal_call *call, pal_error *err)
 {
     const pal_config_server *config = &call->server->config->server;
-    const pal_page_entry *entry = find_entry(call->params[1]);
+    const pal_page_entry *entry = find_entry(file_of(call));
     /* The directory may lack the HTML; the built-in HTML has the other hash. */
     bool is_version = pal_str_is(call->params[0], pal_page_hash) ||
             (config->page_dir.len && pal_str_is(call->params[0], PAL_PAGE_DIR_HASH));

@@ -8,7 +8,7 @@
 #include "server/server.h"
 
 typedef struct pal_page_entry {
-    const char *name; /* "app.js"; NULL ends the table */
+    const char *name; /* "app.js" or "place/usage.js"; NULL ends the table */
     const char *type; /* media type */
     const unsigned char *plain;
     const unsigned char *gzip;

@@ -1,7 +1,7 @@
 // login.js - what is shown if the server requires a key.
-import { h, signal } from './core.js';
-import { logIn } from './api.js';
-import { logo } from './sidebar.js';
+import { h, signal } from '../core.js';
+import { logIn } from '../api.js';
+import { logo } from '../sidebar.js';
 
 const LINK = /^#\/login\?code=([\w-]+)$/;
 

@@ -1,0 +1,70 @@
+// search.js - finds messages of all sessions.
+import { count, h, plural, signal, time } from '../core.js';
+import { get } from '../api.js';
+import { button } from '../parts.js';
+import { WHO } from '../message.js';
+import { go, loadSession, sessionHash, sessions } from '../store.js';
+import { frame, nameOf, problemLine } from './place.js';
+
+const PAGE = 50;
+
+// The words of the query, marked in the snippet.
+function marked(snippet, query) {
+    const words = query.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
+    const pattern = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|');
+
+    if (!pattern)
+        return [snippet];
+    return snippet.split(new RegExp(`(${pattern})`, 'giu')).map((piece, i) =>
+        (i % 2 ? h('mark', null, piece) : piece));
+}
+
+function hitRow(hit, query) {
+    return h('li', null, h('a', { href: `${sessionHash(hit.session_id)}/m/${hit.seq}` },
+        h('b', null, () => nameOf(hit.session_id)),
+        h('span', { class: 'dim' }, ` ${WHO[hit.role] ?? hit.role} · #${count(hit.seq)} · `,
+            time(hit.created_at)),
+        h('span', { class: 'snippet', dir: 'auto' }, marked(hit.snippet, query))));
+}
+
+export function searchView(parameters) {
+    const query = parameters.get('q') ?? '';
+    const hits = signal(null);
+    const cursor = signal(null);
+    const isPartial = signal(false);
+    const problem = signal('');
+    const field = h('input', { type: 'search', value: query, 'aria-label': 'Search all sessions',
+        placeholder: 'Words, "a phrase" or begin*' });
+    const read = async () => {
+        const more = cursor.peek() ? `&cursor=${encodeURIComponent(cursor.peek())}` : '';
+
+        try {
+            const page = await get(`search?limit=${PAGE}&q=${encodeURIComponent(query)}${more}`);
+
+            hits.value = [...(hits.peek() ?? []), ...page.hits];
+            cursor.value = page.cursor;
+            isPartial.value = Boolean(page.partial);
+            for (const { session_id: id } of page.hits) {
+                if (!sessions.peek()?.some((session) => session.id === id))
+                    loadSession(id).catch(() => {});
+            }
+        } catch (error) {
+            problem.value = error.message;
+        }
+    };
+
+    if (query)
+        read();
+    return frame('Search', () => hits.value && plural(hits.value.length, 'hit'),
+        h('form', { role: 'search', class: 'search', onsubmit: (event) => {
+            event.preventDefault();
+            go(`#/search?q=${encodeURIComponent(field.value)}`);
+        } }, field, h('button', { class: 'primary' }, 'Search')),
+        problemLine(problem),
+        () => isPartial.value && h('p', { class: 'dim' }, 'The index is being built, so older '
+            + 'messages are missing.'),
+        () => hits.value?.length === 0 && h('p', { class: 'dim' }, 'No message has all of these '
+            + 'words. A * at the end of a word finds longer words; "quotes" find a phrase.'),
+        h('ul', { class: 'hits' }, () => hits.value?.map((hit) => hitRow(hit, query))),
+        () => cursor.value && button('More', read));
+}
