@@ -40,6 +40,7 @@
 #define PAL_SERVER_KEYS_CACHED_MAX 4096   /* API keys in memory */
 #define PAL_SERVER_KEYS_FRESH_US 3000000  /* how long a revoked key may still be accepted */
 #define PAL_SERVER_KEY_PAGE_MAX 1000      /* keys in one page of a list */
+#define PAL_SERVER_LOGINS_MAX 10000       /* logins that one list of a key's logins inspects */
 #define PAL_SERVER_KEY_RATE_MAX 1000000   /* requests per minute of a key */
 #define PAL_SERVER_RATE_BUCKETS_MAX 65536 /* keys and addresses that are counted */
 #define PAL_SERVER_TRACE_BYTES_MAX ((size_t)4 << 20) /* bytes of waiting spans; more are dropped */

@@ -37,6 +37,22 @@ pageTest('a key logs in, and is stored nowhere', { role: 'write' }, async (all) 
     assert.equal(await stored(tab), '{}');
 });
 
+pageTest('about lists the logins of the key, and ends one elsewhere', { role: 'write' }, async (all) => {
+    const { newTab, base, s, key } = all;
+    const other = (await s.post('/api/v1/login', { key })).json.half;
+    const tab = await newTab();
+    await tab.goto(`${base}/#/about`);
+    await tab.fill('#key', key);
+    await tab.press('#key', 'Enter');
+    await tab.waitForSelector('h2:text-is("Logins with this key")');
+    assert.equal(await tab.locator('li:has-text("this browser")').count(), 1);
+    await axe(tab, 'about, with logins');
+    await tab.click('li button:text-is("End")');
+    await tab.waitForSelector('li button:text-is("End")', { state: 'detached' });
+    assert.equal((await s.get('/api/v1/logins', { key })).json.logins.length, 1);
+    assert.ok(other);
+});
+
 pageTest('either half alone opens nothing', { role: 'write' }, async ({ newTab, base, context, key }) => {
     const tab = await newTab();
     await tab.goto(`${base}/`);

@@ -1,6 +1,6 @@
 // about.js - what runs here: the server, its models and tools, and settings of this browser.
 import { brief, count, h, plural, signal, time } from '../core.js';
-import { get, logOut, setTenant } from '../api.js';
+import { get, logOut, path, remove, setTenant } from '../api.js';
 import { attempt, button, visible } from '../parts.js';
 import { me, models, setSingleKeys, singleKeys } from '../store.js';
 import { frame } from './place.js';
@@ -65,6 +65,22 @@ function toolRow(one) {
 const list = (items, row, none) => (items.length
     ? h('ul', { class: 'plain-list' }, items.map(row)) : h('p', { class: 'dim' }, none));
 
+// The browsers that are logged in with the same key.
+function loginList() {
+    const logins = signal([]);
+    const end = (login) => attempt(async () => {
+        logins.value = (await remove(path('logins', login.id))).logins;
+    });
+
+    get('logins').then((answer) => { logins.value = answer.logins; }, () => {});
+    return () => logins.value.length > 0 && [h('h2', null, 'Logins with this key'),
+        h('ul', { class: 'plain-list' }, logins.value.map((login) => h('li', null,
+            h('p', { class: 'grow' }, 'since ', time(login.created_at), ' · used ',
+                time(login.used_at)), login.is_current
+                ? h('span', { class: 'chip good' }, 'this browser')
+                : button('End', () => end(login)))))];
+}
+
 export function aboutView() {
     const tools = signal(null);
     const stats = signal(null);
@@ -81,6 +97,7 @@ export function aboutView() {
         location.reload();
     })),
     () => !me.value.open && me.value.role === 'admin' && tenantForm(),
+    () => !me.value.open && loginList(),
     h('h2', null, 'Models'),
     () => list(models.value, modelRow, 'No model was found.'),
     h('h2', null, 'Tool servers'),

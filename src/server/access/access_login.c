@@ -89,21 +89,33 @@ static pal_status create(pal_store *store, const char *kind, pal_str secret,
     return status;
 }
 
+static pal_status read_body(
+        pal_str json, pal_arena *arena, login_body *out_body, pal_error *err)
+{
+    pal_json body;
+    pal_status status = pal_json_parse(arena, json, NULL, &body, err);
+    if (status != PAL_OK)
+        return status;
+    return pal_members_read_stored(&login_table, 1, body, arena, out_body, err);
+}
+
+static pal_status find_named(pal_store *store, const char *kind, pal_str name, pal_arena *arena,
+        pal_record *out_record, login_body *out_body, pal_error *err)
+{
+    pal_status status = pal_store_record_find(store, pal_str_of(PAL_ACCESS_TENANT),
+            pal_str_of(kind), name, arena, out_record, err);
+    return status == PAL_OK ? read_body(out_record->body, arena, out_body, err) : status;
+}
+
 /* Finds the record of a cookie or a code, and reads its body. */
 static pal_status find(pal_store *store, const char *kind, pal_str secret, pal_arena *arena,
         pal_record *out_record, login_body *out_body, pal_error *err)
 {
     char name[DIGEST_SIZE];
-    pal_json body;
     pal_status status = digest_of(secret, name, err);
-    if (status == PAL_OK)
-        status = pal_store_record_find(store, pal_str_of(PAL_ACCESS_TENANT), pal_str_of(kind),
-                pal_str_of(name), arena, out_record, err);
-    if (status == PAL_OK)
-        status = pal_json_parse(arena, out_record->body, NULL, &body, err);
     if (status != PAL_OK)
         return status;
-    return pal_members_read_stored(&login_table, 1, body, arena, out_body, err);
+    return find_named(store, kind, pal_str_of(name), arena, out_record, out_body, err);
 }
 
 static pal_status drop(pal_store *store, const char *kind, pal_str secret, pal_error *err)
@@ -181,6 +193,71 @@ pal_status pal_login_renew(pal_store *store, pal_str cookie, pal_error *err)
 pal_status pal_login_end(pal_store *store, pal_str cookie, pal_error *err)
 {
     return drop(store, LOGIN_KIND, cookie, err);
+}
+
+pal_status pal_login_id(pal_str cookie, char out_id[PAL_LOGIN_SECRET_SIZE], pal_error *err)
+{
+    return digest_of(cookie, out_id, err);
+}
+
+/* Adds the logins of the key among the records. */
+static pal_status add_entries(const pal_record_page *page, pal_str key_id, pal_arena *arena,
+        pal_login_entry **items, size_t *cap, size_t *len, pal_error *err)
+{
+    login_body body;
+    for (size_t i = 0; i < page->len; i++) {
+        const pal_record *record = &page->items[i];
+        pal_status status = read_body(record->body, arena, &body, err);
+        if (status != PAL_OK)
+            return status;
+        if (!pal_str_equal(body.key, key_id))
+            continue;
+        if (!pal_arena_reserve(arena, items, cap, *len + 1, sizeof **items))
+            return pal_no_memory(err);
+        (*items)[(*len)++] = (pal_login_entry){.id = record->name,
+                .created_at = record->created_at,
+                .used_at = record->updated_at,
+                .expires_at = record->expires_at};
+    }
+    return PAL_OK;
+}
+
+pal_status pal_login_list(pal_store *store, pal_str key_id, pal_arena *arena,
+        pal_login_entry **out_items, size_t *out_len, pal_error *err)
+{
+    pal_record_page page = {.has_more = true};
+    pal_login_entry *items = NULL;
+    size_t cap = 0, len = 0;
+    pal_record_query query = {.tenant = pal_str_of(PAL_ACCESS_TENANT),
+            .kind = pal_str_of(LOGIN_KIND),
+            .limit = PAL_RECORD_PAGE_MAX};
+    for (size_t seen = 0; page.has_more && seen < PAL_SERVER_LOGINS_MAX; seen += page.len) {
+        pal_status status = pal_store_record_list(store, &query, arena, &page, err);
+        if (status == PAL_OK)
+            status = add_entries(&page, key_id, arena, &items, &cap, &len, err);
+        if (status != PAL_OK)
+            return status;
+        if (page.len == 0)
+            break;
+        query.after = page.items[page.len - 1].name;
+    }
+    *out_items = items;
+    *out_len = len;
+    return PAL_OK;
+}
+
+pal_status pal_login_drop(
+        pal_store *store, pal_str key_id, pal_str id, pal_arena *arena, pal_error *err)
+{
+    pal_record record;
+    login_body body;
+    pal_status status = find_named(store, LOGIN_KIND, id, arena, &record, &body, err);
+    if (status != PAL_OK)
+        return status;
+    if (!pal_str_equal(body.key, key_id))
+        return pal_error_set(err, PAL_NOT_FOUND, "the key has no such login");
+    return pal_store_record_drop(
+            store, pal_str_of(PAL_ACCESS_TENANT), pal_str_of(LOGIN_KIND), id, err);
 }
 
 /* ---- Codes ---- */

@@ -34,6 +34,24 @@ PAL_CHECKED pal_status pal_login_renew(pal_store *store, pal_str cookie, pal_err
 /* Ends a login. PAL_NOT_FOUND if there is none. */
 PAL_CHECKED pal_status pal_login_end(pal_store *store, pal_str cookie, pal_error *err);
 
+typedef struct pal_login_entry {
+    pal_str id; /* digest of the cookie */
+    int64_t created_at;
+    int64_t used_at;    /* the last use that extended the login */
+    int64_t expires_at; /* if it is not used before */
+} pal_login_entry;
+
+/* Lists the logins of a key. At most PAL_SERVER_LOGINS_MAX logins of all keys are inspected. The
+ * result is in the arena. */
+PAL_CHECKED pal_status pal_login_list(pal_store *store, pal_str key_id, pal_arena *arena,
+        pal_login_entry **out_items, size_t *out_len, pal_error *err);
+/* Writes the id of a login, from its cookie. */
+PAL_CHECKED pal_status pal_login_id(
+        pal_str cookie, char out_id[PAL_LOGIN_SECRET_SIZE], pal_error *err);
+/* Ends the login of a key by its id. PAL_NOT_FOUND if the key has no such login. */
+PAL_CHECKED pal_status pal_login_drop(
+        pal_store *store, pal_str key_id, pal_str id, pal_arena *arena, pal_error *err);
+
 /* Makes a code for one login with the key. */
 PAL_CHECKED pal_status pal_login_code_create(pal_store *store, pal_str key_id,
         char out_code[PAL_LOGIN_SECRET_SIZE], pal_error *err);

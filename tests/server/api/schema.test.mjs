@@ -167,9 +167,14 @@ test('responses match /openapi.json', async (t) => {
         const { half } = await call('logIn', {}, { key });
         state.headers = { cookie: state.answer.headers['set-cookie'][0].split(';')[0],
             'x-palaver-page': half };
+        const { logins } = await call('listLogins');
+        assert.deepEqual(logins.map((login) => login.is_current), [true]);
         await call('logOut');
         state.headers = {};
         state.key = key; // with the first key, the server requires one
+        await call('logIn', {}, { key });
+        const [{ id: other }] = (await call('listLogins')).logins;
+        await call('endLogin', { id: other });
         await call('listKeys');
         await call('revokeKey', { id: first });
     });

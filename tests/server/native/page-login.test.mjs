@@ -39,6 +39,29 @@ test('a login acts as its key, until it ends', async (t) => {
     assertError(await s.ask('DELETE', '/api/v1/login', { key: admin }), 404, 'not_found');
 });
 
+test('a key lists its logins, and ends any of them', async (t) => {
+    const dir = workspace(t);
+    const admin = makeKey(dir, '--role', 'admin').key;
+    const s = await serve(t, { dir });
+    const { key } = (await s.post('/api/v1/keys', { role: 'read' }, { key: admin })).json;
+    const here = await logIn(s, { key }), there = await logIn(s, { key });
+    await logIn(s, { key: admin });
+    const list = async (options) => (await s.get('/api/v1/logins', options)).json.logins;
+    const logins = await list({ headers: here.headers });
+    assert.equal(logins.length, 2, 'only those of the same key');
+    assert.equal(logins.filter((login) => login.is_current).length, 1);
+    assert.equal((await list({ key })).filter((login) => login.is_current).length, 0);
+    const other = logins.find((login) => !login.is_current);
+    assert.ok(Date.parse(other.expires_at) > Date.parse(other.created_at));
+    assert.equal((await me(s, there.headers)).code, 200);
+    for (const id of [other.id.replace(/^./, 'x'), (await list({ key: admin }))[0].id])
+        assertError(await s.ask('DELETE', `/api/v1/logins/${id}`, { key }), 404, 'not_found');
+    const left = await s.ask('DELETE', `/api/v1/logins/${other.id}`, { headers: here.headers });
+    assert.deepEqual(left.json.logins.map((login) => login.is_current), [true]);
+    assertError(await me(s, there.headers), 401, 'unauthorized', /the login has ended/);
+    assert.equal((await me(s, here.headers)).code, 200);
+});
+
 test('a login ends with its key, and survives a restart', async (t) => {
     const dir = workspace(t);
     const admin = makeKey(dir, '--role', 'admin').key;

@@ -118,6 +118,68 @@ static pal_status log_out(pal_call *call, pal_error *err)
     return PAL_OK;
 }
 
+/* ---- The logins of a key ---- */
+
+static pal_status list_logins(pal_call *call, pal_error *err)
+{
+    char mine[PAL_LOGIN_SECRET_SIZE] = "";
+    pal_login_entry *items = NULL;
+    size_t len = 0;
+    pal_status status = PAL_OK;
+    /* Without keys, nobody has logged in. */
+    if (call->caller.key_id.len)
+        status = pal_login_list(call->server->store, call->caller.key_id, call->arena, &items, &len,
+                err);
+    if (status == PAL_OK && call->caller.is_login)
+        status = pal_login_id(
+                pal_login_cookie_of(pal_exchange_header(call->exchange, "cookie")), mine, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_json_begin_object(writer);
+    pal_json_name(writer, "logins");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < len; i++) {
+        pal_json_begin_object(writer);
+        pal_put_str(writer, "id", items[i].id);
+        pal_put_time(writer, "created_at", items[i].created_at);
+        pal_put_time(writer, "used_at", items[i].used_at);
+        pal_put_time(writer, "expires_at", items[i].expires_at);
+        pal_put_flag(writer, "is_current", pal_str_is(items[i].id, mine));
+        pal_json_end_object(writer);
+    }
+    pal_json_end_array(writer);
+    pal_json_end_object(writer);
+    pal_call_send(call, 200);
+    return PAL_OK;
+}
+
+static pal_status end_login(pal_call *call, pal_error *err)
+{
+    pal_status status = pal_login_drop(
+            call->server->store, call->caller.key_id, call->params[0], call->arena, err);
+    if (status != PAL_OK)
+        return status;
+    pal_auth_forget(call->server->auth);
+    return list_logins(call, err);
+}
+
+/* ---- Routes ---- */
+
+static const pal_api_object login_entry = {
+        .members = PAL_API_MEMBERS(
+                {"id", PAL_API_TEXT, .is_required = true},
+                {"created_at", PAL_API_TIME, .is_required = true},
+                {"used_at", PAL_API_TIME, "the last use; not updated with every request",
+                        .is_required = true},
+                {"expires_at", PAL_API_TIME, .is_required = true},
+                {"is_current", PAL_API_FLAG, "whether the request belongs to this login",
+                        .is_required = true})};
+
+static const pal_api_object logins_body = {"Logins",
+        .members = PAL_API_MEMBERS(
+                {"logins", PAL_API_LIST, .of = &login_entry, .is_required = true})};
+
 static const pal_api_object login_answer = {"Login",
         .members = PAL_API_MEMBERS(
                 {"half", PAL_API_TEXT, .is_required = true},
@@ -135,5 +197,10 @@ const pal_api_route pal_login_routes[] = {
                         &login_answer, 200}},
         {"DELETE", "/api/v1/login", PAL_KEY_READ, PAL_API_WORKER, log_out,
                 {"logOut", "end the login of this browser", NULL, NULL, &logout_answer, 200}},
+        {"GET", "/api/v1/logins", PAL_KEY_READ, PAL_API_WORKER, list_logins,
+                {"listLogins", "list the logins of the caller's key", NULL, NULL, &logins_body,
+                        200}},
+        {"DELETE", "/api/v1/logins/{id}", PAL_KEY_READ, PAL_API_WORKER, end_login,
+                {"endLogin", "end a login of the caller's key", NULL, NULL, &logins_body, 200}},
         {0},
 };
