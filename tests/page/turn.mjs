@@ -180,7 +180,7 @@ pageTest('raw: the JSON of everything in a session', async ({ open, api, s }) =>
     await tab.selectOption('.raw select', 'message');
     await tab.fill('.raw [type=number]', '1');
     await tab.press('.raw [type=number]', 'Enter');
-    await shows('"seq": 1');
+    await tab.waitForFunction(() => /"seq": 1,/.test(document.querySelector('.raw .code').textContent));
     assert.equal((await api('GET', `sessions/${id}`)).title, 'Raw');
 });
 

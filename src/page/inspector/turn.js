@@ -89,18 +89,25 @@ function makeSpans() {
     };
     const instant = (kind, at, more) => add({ kind, from: at, to: at, ...more });
     const kinds = {
-        step: (at, data) => { step = add({ kind: 'step', number: data.step, from: at }); },
+        step: (at, data) => {
+            if (step?.isAgain) // the next attempt, at its exact time
+                Object.assign(step, { from: at, isAgain: false });
+            else
+                step = add({ kind: 'step', number: data.step, from: at });
+        },
         message: (at, data) => {
             step ??= add({ kind: 'step', from: at });
             Object.assign(step, { to: at, seq: data.seq, finish: data.finish_reason,
                 usage: data.usage });
             step = null;
         },
-        // The time is that of the next attempt.
+        // The time is that of the next attempt, which is no other event.
         retrying: (at, data) => {
+            const number = step?.number;
+
             if (step)
-                Object.assign(step, { to: at, problem: data.reason, attempt: data.attempt });
-            step = null;
+                Object.assign(step, { to: at, problem: data.reason, isAgain: false });
+            step = add({ kind: 'step', number, from: at, isAgain: true, attempt: data.attempt });
         },
         tool_started: (at, data) => tools.set(data.call_id, add({ kind: 'tool', name: data.name,
             from: at, input: data.arguments })),
@@ -219,6 +226,7 @@ function traceOf(turn) {
 
 const COLORS = { step: 'assistant', tool: 'tool', compacted: 'summary', steered: 'user',
     asking: 'wait', paused: 'wait', missing: 'range' };
+const INSTANTS = new Set(['compacted', 'steered', 'missing']);
 const NAMES = { step: (span) => `Step ${span.number ?? ''}`, tool: (span) => visible(span.name),
     compacted: () => 'Compacted', steered: () => 'Steered', asking: () => 'Waited for you',
     paused: () => 'Waited for results', missing: () => 'Tools missing' };
@@ -230,7 +238,7 @@ function factsOf(span) {
         return [(call || usage) && usageText(call ?? usage, call?.cost_micros),
             callsOf(span.message ?? {}).map((part) => `→ ${visible(part.name)}`).join(' '),
             span.finish === 'length' && 'cut off at the limit of output',
-            span.attempt > 1 && `attempt ${span.attempt - 1} failed`];
+            span.attempt && `attempt ${span.attempt}`, span.problem && 'failed'];
     if (kind === 'tool')
         return [span.output !== undefined && plural(span.output.length, 'character'),
             span.isError && 'failed'];
@@ -271,7 +279,7 @@ function spanRow(span, trace, now, chat, opened) {
             h('b', null, NAMES[span.kind](span))),
         h('span', { class: 'track', 'aria-hidden': 'true' }, bar),
         h('span', { class: 'number end' }, () => (span.to === undefined && trace.isOver ? '–'
-            : span.from === span.to && span.kind !== 'step' ? '' : duration(end() - span.from))),
+            : INSTANTS.has(span.kind) ? '' : duration(end() - span.from))),
         facts && h('span', { class: 'dim facts-line' }, facts));
     const box = h('details', { class: `span${isBad ? ' failed' : ''}`, open: opened.has(id) },
         summary);

@@ -23,7 +23,7 @@ function facts(stats) {
     return [['Version', version],
         ['Tenant', tenant], ['Role', role], label && ['Key', visible(label)],
         ['Model', `${model?.model} at ${model?.endpoint}`],
-        stats && ['Running since', time(stats.started_at)],
+        stats && ['Started', time(stats.started_at)],
         stats && ['Store', `${stats.store.backend}, ${bytes(stats.store.disk_bytes)}`],
         stats && ['In it', [plural(stats.store.sessions_active, 'session'),
             stats.store.sessions_trash > 0 && `${count(stats.store.sessions_trash)} in the trash`,

@@ -65,7 +65,7 @@ function runningTable(list, now) {
 
 function inboxRow(turn) {
     return h('li', null, h('div', { class: 'grow' }, h('p', null, link(turn)),
-        h('p', { class: 'dim' }, 'waits since ', time(turn.since))),
+        h('p', { class: 'dim' }, 'waits for another turn · ', time(turn.since))),
     button('Take back', () => attempt(() => post(`turns/${turn.turn_id}/cancel`)),
         { class: 'plain writes' }));
 }
@@ -96,13 +96,11 @@ const listOf = (row) => (list) => h('ul', { class: 'plain-list' }, list.map(row)
 // ---- The numbers of the server, for admins ----
 
 function numbers(stats) {
-    const { running, queued, waiting, ended, failed, model_calls: calls, model_retries: retries }
-        = stats.turns;
+    const { ended, failed, model_calls: calls, model_retries: retries } = stats.turns;
 
-    return h('p', { class: 'dim' }, [`${running} run`, `${queued} queued`, `${waiting} wait`,
-        `${plural(ended, 'turn')} ended, ${failed} failed`, plural(calls, 'model call'),
-        `${plural(retries, 'retry').replace('retrys', 'retries')}`].join(' · '),
-    ' since ', time(stats.started_at), ', over all tenants');
+    return h('p', { class: 'dim' }, 'Since the start (', time(stats.started_at), '), of all tenants: '
+        + `${plural(ended, 'turn')} ended, ${failed} failed; ${plural(calls, 'model call')}, `
+        + `${retries} of them again.`);
 }
 
 export function liveView() {
