@@ -743,7 +743,9 @@ typedef struct pal_plan_state {
                         compares the plan with the request for this answer */
     const uint64_t *without; /* numbers of the session's own marks that do not count */
     size_t without_len;
-    PAL_RESERVED(4);
+    bool before_compaction; /* as pal_turn_compact() would plan: the action is COMPACT, with the
+                               cut, unless there is nothing that a summary could replace */
+    PAL_RESERVED(3);
 } pal_plan_state;
 
 /* A plan and the model that it was made for. */

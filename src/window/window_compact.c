@@ -60,7 +60,7 @@ static pal_status plan_cut(pal_compact_job *job, pal_arena *arena, pal_error *er
 {
     pal_status status;
 
-    pal_compact_force(&job->view.input);
+    pal_window_force_cut(&job->view.input);
     status = pal_context_plan(&job->view.input, arena, &job->plan, err);
     if (status == PAL_OK)
         job->record.tokens_before = job->plan.tokens;

@@ -4,7 +4,7 @@
 
 enum { LOW_WATER_PERCENT = 50 };
 
-void pal_compact_force(pal_context_input *input)
+void pal_window_force_cut(pal_context_input *input)
 {
     input->after_overflow = true;
     input->after_compaction = false;

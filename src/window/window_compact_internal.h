@@ -7,8 +7,6 @@
 
 /* ---- window_compact_cut.c ---- */
 
-/* Changes the input so that the plan compacts even if the window is not full. */
-void pal_compact_force(pal_context_input *input);
 /* Counts the input's messages up to and including `seq`, and their tokens. */
 size_t pal_compact_count(const pal_context_input *input, uint64_t seq, uint64_t *out_tokens);
 /* Sets the record to replace the messages up to and including `cut_seq`. */

@@ -96,7 +96,7 @@ pal_status pal_compact_redo(pal_store *store, const pal_compaction_request *comp
     job->is_again = true;
     /* The parent's checkpoint stays unchanged: the new one takes precedence over it. */
     job->undo = job->view.active.checkpoint.inherited ? 0 : again.checkpoint.number;
-    pal_compact_force(&job->view.input);
+    pal_window_force_cut(&job->view.input);
     status = pal_context_plan(&job->view.input, arena, &job->plan, err);
     job->record.keep_seqs = again.keep_seqs;
     job->record.keep_len = again.keep_len;

@@ -37,6 +37,9 @@ PAL_CHECKED pal_status pal_window_load(pal_store *store, const pal_window *windo
 PAL_CHECKED pal_status pal_window_finish(
         pal_store *store, const pal_window *window, pal_window_view *view, pal_error *err);
 
+/* Changes the input so that the plan compacts even if the window is not full. */
+void pal_window_force_cut(pal_context_input *input);
+
 /* Makes the mark of an epoch that begins with this window. Its kind is PAL_MARK_NONE if none is
  * needed: `keeps_epoch`, or the window has neither a system text nor tools. */
 PAL_CHECKED pal_status pal_window_epoch_mark(const pal_window *window, bool keeps_epoch,

@@ -15,6 +15,7 @@ typedef struct preview {
     pal_turn_settings settings;
     pal_tool *tools;
     size_t tools_len;
+    bool before_compaction;
 } preview;
 
 static void look_on_loop(pal_ask *ask)
@@ -66,6 +67,8 @@ static pal_status plan_window(const preview *p, const pal_window *window,
         status = add_messages(p, &view.input, err);
     if (status != PAL_OK)
         return status;
+    if (p->before_compaction)
+        pal_window_force_cut(&view.input);
     status = pal_context_plan(&view.input, p->arena, out_plan, err);
     if (status == PAL_OK)
         out_plan->is_estimate = !view.model.encoding || !view.model.is_exact;
@@ -121,6 +124,7 @@ pal_status pal_turn_plan_state(pal_runtime *runtime, const pal_turn_request *req
         window.at_seq = state->at_seq;
         window.without = state->without;
         window.without_len = state->without_len;
+        p.before_compaction = state->before_compaction;
     }
     status = plan_window(&p, &window, &snapshot, &shown.plan, err);
     if (status == PAL_OK)
@@ -130,6 +134,8 @@ pal_status pal_turn_plan_state(pal_runtime *runtime, const pal_turn_request *req
     shown.endpoint = pal_arena_copy(
             arena, pal_provider_name(runtime->providers[p.settings.endpoint]));
     shown.model = p.settings.model;
+    if (p.before_compaction && runtime->options.compaction_model.len)
+        shown.model = pal_arena_copy(arena, runtime->options.compaction_model);
     *out_preview = shown;
     return pal_arena_checked(arena, err);
 }

@@ -119,6 +119,25 @@ test('a plan of the past or without a mark is refused if there is none', async (
     assert.deepEqual(seqs(await plan(s, id, '?at_seq=3')), [1, 2]);
 });
 
+test('a compaction is planned before it is made', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    await s.post(`/api/v1/sessions/${id}/messages`, { messages: Array.from({ length: 40 }, (_, i) =>
+        ({ role: i % 2 ? 'assistant' : 'user', content: `${i} ${'some words '.repeat(250)}` })) });
+    await s.post(`/api/v1/sessions/${id}/pins`, { seq: 2 });
+    assert.equal((await plan(s, id)).cut, undefined);
+    const { action, cut } = await plan(s, id, '?compact=true');
+    assert.equal(action, 'compact');
+    assert.ok(cut.keep.includes(2), JSON.stringify(cut));
+    assert.equal((await s.get(`/api/v1/sessions/${id}/marks`)).json.marks.length, 1);
+    const done = (await s.post(`/api/v1/sessions/${id}/compact`)).json;
+    assert.equal(done.seq, cut.seq);
+    const short = await s.session();
+    await s.post(`/api/v1/sessions/${short}/messages`, { messages: ['only this'] });
+    const nothing = await plan(s, short, '?compact=true');
+    assert.equal(nothing.cut, undefined, 'there is nothing to replace');
+});
+
 test('a request is planned without being sent', async (t) => {
     const dir = workspace(t);
     const write = makeKey(dir, '--role', 'write').key, read = makeKey(dir, '--role', 'read').key;

@@ -16,6 +16,7 @@ typedef struct plan_query {
     uint32_t text_max;
     uint64_t at_seq;
     pal_str without;
+    bool before_compaction;
 } plan_query;
 
 /* The state of the session that the plan is made for. */
@@ -28,7 +29,9 @@ static const pal_api_object state_query = {
                         "the seq of a message: the context before it was appended",
                         .offset = offsetof(plan_query, at_seq), .min = 1},
                 {"without", PAL_API_TEXT, "numbers of marks that do not count, such as 3,5",
-                        .offset = offsetof(plan_query, without)})};
+                        .offset = offsetof(plan_query, without)},
+                {"compact", PAL_API_FLAG, "what a compaction would replace (false)",
+                        .offset = offsetof(plan_query, before_compaction)})};
 
 static const pal_api_object plan_query_table = {
         .members = PAL_API_MEMBERS(
@@ -66,7 +69,8 @@ static pal_status read_without(
 static pal_status make_plan(pal_call *call, const plan_query *query,
         const pal_turn_request *request, pal_turn_preview *out_preview, pal_error *err)
 {
-    pal_plan_state state = {.at_seq = query->at_seq};
+    pal_plan_state state = {
+            .at_seq = query->at_seq, .before_compaction = query->before_compaction};
     pal_status status = read_without(call, query->without, &state, err);
     if (status != PAL_OK)
         return status;
