@@ -42,9 +42,15 @@ export async function logIn(secret) {
     localStorage.setItem(HALF, half);
 }
 
+let isForgotten = false;
+
+// False after a logout in any tab: nothing may be written to the browser any more.
+export const canKeep = () => !isForgotten;
+
 // Drafts are texts of the tenant, so they go too.
 export async function logOut() {
     await remove('login');
+    isForgotten = true;
     localStorage.clear();
     sessionStorage.clear();
 }
@@ -63,8 +69,11 @@ export async function setTenant(name) {
 
 // A login or a logout in another tab: nothing of the other tenant may stay in memory here.
 addEventListener('storage', ({ key }) => {
-    if (key === HALF || key === null)
-        location.reload();
+    if (key !== HALF && key !== null)
+        return;
+    isForgotten = true;
+    sessionStorage.clear();
+    location.reload();
 });
 
 function note(response) {

@@ -1,25 +1,28 @@
 // app.js - the frame of the page: which view is shown, keys, and what is said at the top.
-import { effect, h, scope, signal } from './core.js';
+import { effect, h, onEnd, scope, signal } from './core.js';
 import { isLoggedOut } from './api.js';
 import { conversation, newChat } from './chat.js';
 import { isLive, on, start as startLive } from './live.js';
-import { marksView } from './marks.js';
 import { dialog, toasts } from './parts.js';
 import { sidebar, waitingTurns } from './sidebar.js';
 import { go, heading, me, place, singleKeys, start as startStore } from './store.js';
-import { windowView } from './window.js';
 import { loginView, useCode } from './place/login.js';
 
 const KEYS = [
-    ['n', 'new chat'], ['/', 'search'], ['r', 'to the composer'], ['Enter', 'send'],
-    ['Shift Enter', 'new line'],
+    ['n', 'new chat'], ['/', 'search'], ['Ctrl K', 'find a session or an action'],
+    ['r', 'to the composer'], ['Enter', 'send'], ['Shift Enter', 'new line'],
     ['Ctrl Enter', 'send while a turn runs: the model gets it before its next step'],
-    ['↑', 'in an empty composer: edit the last question'], ['j k', 'next and previous message'],
-    ['g G', 'first and last message'], ['p f b', 'on a message: pin, fork, rewind to it'],
-    ['e', 'on a question: edit it'], ['y', 'on a message: why the model has it or not'],
-    ['w m t l', 'the window, the marks, the turn, the ledger'],
-    ['u', 'undo the newest mark'], ['Esc', 'close, then stop the turn'],
-    ['?', 'this list'],
+    ['Alt Enter', 'while you edit a question: say it in a fork'],
+    ['↑', 'in an empty composer: edit the last question'],
+    ['Alt ↑ ↓', 'previous and next session'],
+    ['j k', 'next and previous message'], ['g G', 'first and last message'],
+    ['[ ]', 'previous and next mark'],
+    ['p f b', 'on a message: pin, fork, rewind to it'], ['e', 'on a question: edit it'],
+    ['y', 'on a message: why the model has it or not'],
+    ['s', 'on an answer: what the model saw'],
+    ['w m t l', 'the window, the marks, the turn, the ledger'], ['u', 'undo the newest mark'],
+    ['a d', 'on an approval: allow, deny'],
+    ['Esc', 'close, then stop the turn'], ['?', 'this list'],
 ];
 
 // A view whose module is loaded when it is first shown.
@@ -30,14 +33,22 @@ function later(load, name) {
 
         load().then((loaded) => { module.value = loaded; },
             () => { problem.value = 'This part of the page could not be loaded.'; });
-        return h('div', { class: 'later' }, () => module.value?.[name](argument),
-            () => problem.value && h('p', { class: 'problem', role: 'alert' }, problem.value));
+        return h('div', { class: 'later' }, () => {
+            if (!module.value)
+                return null;
+            const [view, end] = scope(() => module.peek()[name](argument));
+
+            onEnd(end);
+            return view;
+        }, () => problem.value && h('p', { class: 'problem', role: 'alert' }, problem.value));
     };
 }
 
 const panels = {
-    window: { label: 'Window', key: 'w', view: windowView },
-    marks: { label: 'Marks', key: 'm', view: marksView },
+    window: { label: 'Window', key: 'w',
+        view: later(() => import('./inspector/window.js'), 'windowView') },
+    marks: { label: 'Marks', key: 'm',
+        view: later(() => import('./inspector/marks.js'), 'marksView') },
     turn: { label: 'Turn', key: 't', view: later(() => import('./inspector/turn.js'), 'turnView') },
     ledger: { label: 'Ledger', key: 'l',
         view: later(() => import('./inspector/ledger.js'), 'ledgerView') },
@@ -67,9 +78,10 @@ function noPlace() {
         h('p', null, h('a', { href: '#/' }, 'New chat'))));
 }
 
-// ---- Places: #/, #/s/NAME, #/s/NAME/m/SEQ, #/s/NAME/t/TURN, with ?p=PANEL ----
+// ---- Places: #/, #/s/NAME, #/s/NAME/m/SEQ, #/s/NAME/t/TURN, with ?p=PANEL&... ----
 
 const panel = signal('');
+const query = signal(new URLSearchParams()); // of the address
 
 function parse(hash) {
     const [route, query = ''] = hash.split('?');
@@ -79,24 +91,26 @@ function parse(hash) {
         query: new URLSearchParams(query) };
 }
 
-function viewOf({ view, name, part, number, query }) {
+function viewOf({ view, name, part, number, query: parameters }) {
     if (!view)
         return newChat;
     if (Object.hasOwn(places, view))
-        return () => places[view](query);
+        return () => places[view](parameters);
     if (view === 's' && name)
-        return () => conversation({ name, seq: part === 'm' ? Number(number) : 0, panel, panels });
+        return () => conversation({ name, seq: part === 'm' ? Number(number) : 0, panel, query,
+            panels });
     return noPlace;
 }
 
 // A view stays while only its panel, or the turn in it, changes.
-function keyOf({ view, name, part, number, query }) {
+function keyOf({ view, name, part, number, query: parameters }) {
     const inView = part === 't' ? ['', ''] : [part, number];
 
-    return [view, name, ...inView, view === 's' ? '' : query].join('/');
+    return [view, name, ...inView, view === 's' ? '' : parameters].join('/');
 }
 
-const panelOf = ({ part, query }) => query.get('p') ?? (part === 't' ? 'turn' : '');
+const panelOf = ({ part, query: parameters }) =>
+    parameters.get('p') ?? (part === 't' ? 'turn' : '');
 
 function showViews(box) {
     let end = () => {};
@@ -106,6 +120,7 @@ function showViews(box) {
         const target = parse(place.value);
 
         panel.value = panelOf(target);
+        query.value = target.query;
         if (keyOf(target) === key)
             return;
         key = keyOf(target);
@@ -119,31 +134,65 @@ function showViews(box) {
 
 // ---- Keys ----
 
-function key(event, box) {
+// Goes to the session before or after this one in the list.
+function stepSession(by) {
+    const rows = [...document.querySelectorAll('.sessions .session')];
+    const at = rows.findIndex((row) => row.classList.contains('on'));
+    const next = rows[at < 0 ? 0 : at + by];
+
+    if (next)
+        go(next.hash);
+}
+
+async function showPalette(box) {
+    const { palette } = await import('./palette.js');
+
+    palette({ chat: box.firstChild?.chat, panels, links: links(), showKeys });
+}
+
+// Keys with Ctrl, ⌘ or Alt, which work everywhere.
+function keyAnywhere(event, box) {
+    const isModified = event.ctrlKey || event.metaKey;
+
+    if (isModified && !event.altKey && event.key === 'k' && !document.querySelector('dialog[open]'))
+        showPalette(box);
+    else if (event.altKey && !isModified && /^Arrow(Up|Down)$/.test(event.key))
+        stepSession(event.key === 'ArrowUp' ? -1 : 1);
+    else
+        return false;
+    return true;
+}
+
+// A single key does nothing while something is typed. If these keys are switched off, letters do
+// nothing at all: a person who dictates would trigger them by words.
+function isTyped(event) {
+    return event.target.closest('input, textarea, select, dialog') || event.ctrlKey ||
+        event.metaKey || event.altKey || event.defaultPrevented ||
+        (!singleKeys.peek() && event.key.length === 1);
+}
+
+function keySingle(event, box) {
+    const { chat } = box.firstChild;
     const keys = {
         n: () => go('#/'),
         r: () => document.getElementById('say')?.focus(),
         '/': () => document.getElementById('find')?.focus(),
         '?': showKeys,
     };
+    const name = Object.keys(panels).find((one) => event.key === panels[one].key);
 
-    if (event.target.closest('input, textarea, select, dialog') || event.ctrlKey || event.metaKey ||
-        event.altKey || event.defaultPrevented)
-        return;
-    // A person who dictates would trigger them by words.
-    if (!singleKeys.peek() && event.key.length === 1)
-        return;
-    for (const [name, { key: letter }] of Object.entries(panels)) {
-        if (event.key === letter && parse(place.peek()).view === 's') {
-            box.firstChild.chat.showPanel(panel.peek() === name ? '' : name);
-            return;
-        }
-    }
-    if (keys[event.key])
+    if (chat && name)
+        chat.showPanel(panel.peek() === name ? '' : name);
+    else if (keys[event.key])
         keys[event.key]();
-    else if (!box.key?.(event))
-        return;
-    event.preventDefault();
+    else
+        return Boolean(box.key?.(event));
+    return true;
+}
+
+function key(event, box) {
+    if (keyAnywhere(event, box) || (!isTyped(event) && keySingle(event, box)))
+        event.preventDefault();
 }
 
 // ---- The frame ----

@@ -5,20 +5,20 @@ import { get, patch, path, post, remove } from './api.js';
 import { attempt, iconButton, say, visible } from './parts.js';
 import { SeqList } from './list.js';
 import { on, watch } from './live.js';
-import { actionBar, copyMessage, LiveRow, markRow, messageRow, partsOf } from './message.js';
+import { actionBar, copyMessage, goneRow, LiveRow, markRow, messageRow, partsOf, READING }
+    from './message.js';
 import { composer } from './composer.js';
 import { docks } from './docks.js';
 import { inspector } from './inspector/inspector.js';
 import { openMenu } from './sidebar.js';
-import { explain } from './why.js';
-import { canWrite, go, heading, loadSession, loadTurns, me, sessionHash, setTurn, textOf, titleFrom,
-    titleOf, turnsOf } from './store.js';
+import { canWrite, go, heading, loadSession, loadTurns, me, place, sessionHash, setTurn, textOf,
+    titleFrom, titleOf, turnsOf } from './store.js';
 
 const PLAN_MS = 1000; // between two requests for the plan
 const LOOK_BACK = 50; // messages in which the question of an answer is looked for
 const OLD_TURN_MS = 60000;
 const ENDED = ['done', 'failed', 'canceled'];
-const READING = new Set(['copy', 'why']); // the actions that need no key that writes
+const MARKS_PAGE = 1000;
 
 const readNote = () => h('p', { class: 'reads dim' }, 'This key can only read.');
 
@@ -78,7 +78,7 @@ export function newChat() {
 
 // ---- The plan, for the margin, the gauge and the window ----
 
-export function itemsBySeq(plan) {
+function itemsBySeq(plan) {
     const items = new Map();
     const ranges = [];
 
@@ -122,17 +122,19 @@ function planReader(name, plan, problem) {
 // ---- A conversation ----
 
 class Conversation {
-    constructor(name, panel) {
+    constructor(name, panel, query) {
         this.name = name;
         this.base = path('sessions', name);
         this.panel = panel;
+        this.query = query; // of the address
         this.ends = []; // what to end with the view
         this.readers = new Set(); // of the events of the turn
         this.session = signal(null);
         this.problem = signal('');
         this.plan = signal(null);
         this.planProblem = signal('');
-        this.marks = signal(0); // grows with every change of the marks
+        this.marks = signal(-1); // grows with every change of the marks; -1: not open yet
+        this.markList = signal([]); // without bodies, the oldest first
         this.turn = signal(null); // the turn that the live row shows
         this.endedTurn = ''; // the newest turn whose end was shown
         this.status = signal('');
@@ -155,6 +157,10 @@ class Conversation {
             this.itemOf = itemsBySeq(this.plan.value);
             this.list.each((row, seq) => markRow(row, this.itemOf(seq), this.act));
         });
+        effect(() => {
+            if (this.marks.value >= 0)
+                this.marksRead = this.readMarks();
+        });
     }
 
     async load(first, last, abort) {
@@ -168,7 +174,25 @@ class Conversation {
             total: () => this.session.peek()?.last_seq ?? 0 });
 
         markRow(row, this.itemOf(message.seq), this.act);
+        goneRow(row, this.markList.peek());
         return row;
+    }
+
+    async readMarks() {
+        const list = [];
+        let page;
+
+        try {
+            do {
+                page = await get(`${this.base}/marks?bodies=false&limit=${MARKS_PAGE}`
+                    + `&after=${list.length}`);
+                list.push(...page.marks);
+            } while (page.has_more);
+        } catch {
+            return; // the marks are read again with the next change
+        }
+        this.markList.value = list;
+        this.list.each((row) => goneRow(row, list));
     }
 
     get id() {
@@ -185,6 +209,7 @@ class Conversation {
         if (!session)
             return false;
         this.session.value = session;
+        this.marks.value = 0;
         const isShown = this.list.setLast(session.last_seq ?? 0);
         this.readPlan();
         this.ends.push(effect(() => this.followTurn()));
@@ -255,8 +280,7 @@ class Conversation {
         if (!session)
             return;
         this.list.setLast(session.last_seq ?? 0);
-        this.list.refresh();
-        this.readPlan();
+        this.marked();
         this.stopWatching?.();
         this.turn.value = null;
         this.clearLive();
@@ -403,9 +427,13 @@ class Conversation {
         continueIn(fork.id);
     }
 
-    async undo(number, text) {
-        await post(`${this.base}/undo`, number ? { number } : {});
-        say(text);
+    // An undo is a mark too, so it can be undone. `word` is what the toast offers.
+    async undo(number, text, word = 'Redo') {
+        const mark = await post(`${this.base}/undo`, number ? { number } : {});
+
+        say(text, () => (word === 'Redo'
+            ? this.undo(mark.number, 'It is in effect again.', 'Undo')
+            : this.undo(mark.number, 'It was undone again.')), word);
         this.marked();
     }
 
@@ -416,7 +444,7 @@ class Conversation {
         this.marked();
     }
 
-    async askAgain({ seq }) {
+    async askAgain({ seq }, isFork) {
         const { messages } = await get(`${this.base}/messages?before=${seq}&order=desc`
             + `&limit=${LOOK_BACK}`);
         const question = messages.find((one) => one.role === 'user');
@@ -425,10 +453,18 @@ class Conversation {
             say('The question of this answer was not found.');
             return;
         }
+        const model = this.form.choice();
+        const body = { background: true, lane: 'queue',
+            ...(model && { model: model.model, provider: model.endpoint }) };
+        if (isFork) {
+            const fork = await this.fork(question.seq);
+
+            setTurn(await post(`${path('sessions', fork.id)}/turns`, body));
+            go(sessionHash(fork.id));
+            return;
+        }
         await this.rewind(question.seq, 'The model is asked again.');
-        const model = this.form.choice.peek();
-        setTurn(await post(`${this.base}/turns`, { background: true, lane: 'queue',
-            ...(model && { model: model.model, provider: model.endpoint }) }));
+        setTurn(await post(`${this.base}/turns`, body));
         this.list.toEnd();
     }
 
@@ -444,15 +480,19 @@ class Conversation {
     }
 
     async uncompact(number) {
-        await remove(`${this.base}/compact${number ? `?number=${number}` : ''}`);
-        say('The compaction was undone.');
+        const mark = await remove(`${this.base}/compact${number ? `?number=${number}` : ''}`);
+
+        say('The compaction was undone.', () =>
+            this.undo(mark.number, 'The summary is in effect again.', 'Undo'), 'Redo');
         this.marked();
     }
 
     async pin(seq) {
         if (this.itemOf(seq)?.pinned) {
-            await remove(`${this.base}/pins/${seq}`);
-            say(`Message ${seq} is not pinned anymore.`);
+            const mark = await remove(`${this.base}/pins/${seq}`);
+
+            say(`Message ${seq} is not pinned anymore.`,
+                () => this.undo(mark.number, 'The pin is back.'));
         } else {
             const mark = await post(`${this.base}/pins`, { seq });
 
@@ -467,12 +507,14 @@ class Conversation {
         const actions = {
             copy: () => copyMessage(message),
             edit: () => this.form.edit(seq, textOf(message)),
-            again: () => this.askAgain(message),
+            again: () => this.askAgain(message, event?.altKey),
             pin: () => this.pin(seq),
             fork: async () => go(sessionHash((await this.fork(seq)).id)),
             back: () => this.rewind(seq, `The messages after ${seq} are hidden.`),
             uncompact: () => this.uncompact(),
-            why: () => explain(this, message),
+            why: async () => (await import('./inspector/why.js')).explain(this, message),
+            turn: () => go(`${sessionHash(this.name)}/t/${encodeURIComponent(message.turn_id)}`),
+            saw: () => this.showQuery({ p: 'window', at: seq, vs: '' }),
         };
 
         event?.stopPropagation();
@@ -501,8 +543,11 @@ class Conversation {
 
     key(event) {
         const row = document.activeElement?.closest?.('.msg');
-        const actions = { p: 'pin', f: 'fork', b: 'back', y: 'why', e: 'edit' };
+        const actions = { p: 'pin', f: 'fork', b: 'back', y: 'why', e: 'edit', s: 'saw' };
+        const only = { e: 'user', s: 'assistant' };
         const keys = {
+            '[': () => this.stepMark(-1),
+            ']': () => this.stepMark(1),
             j: () => this.step(1),
             k: () => this.step(-1),
             g: () => this.list.toSeq(1),
@@ -512,7 +557,7 @@ class Conversation {
         };
 
         if (row?.message && actions[event.key] &&
-            (event.key !== 'e' || row.message.role === 'user'))
+            (only[event.key] ?? row.message.role) === row.message.role)
             this.act(actions[event.key], row.message);
         else if (keys[event.key])
             keys[event.key]();
@@ -521,23 +566,78 @@ class Conversation {
         return true;
     }
 
+    // Goes to the message of the previous or next mark in effect.
+    stepMark(by) {
+        const at = document.activeElement?.closest('.msg')?.message?.seq ??
+            (by < 0 ? this.list.last + 1 : 0);
+        const seqs = this.markList.peek().filter((mark) => mark.standing && mark.seq &&
+            mark.kind !== 'epoch').map((mark) => mark.seq).sort((a, b) => by * (a - b));
+        const next = seqs.find((seq) => by * (seq - at) > 0);
+
+        if (next)
+            this.list.toSeq(next);
+        else
+            say(by < 0 ? 'There is no mark before this message.'
+                : 'There is no mark after this message.');
+    }
+
+    // The conversation stays where it is.
     showPanel(name) {
-        go(sessionHash(this.name) + (name ? `?p=${name}` : ''));
+        const [here] = place.peek().replace(/\/t\/[^?]*/, '').split('?');
+
+        go(here + (name ? `?p=${name}` : ''));
+    }
+
+    // Changes parameters of the address. Empty ones are removed.
+    showQuery(changes) {
+        const query = new URLSearchParams(this.query.peek());
+
+        for (const [name, value] of Object.entries(changes)) {
+            if (value)
+                query.set(name, value);
+            else
+                query.delete(name);
+        }
+        go(`${place.peek().split('?')[0]}?${query}`);
     }
 }
 
 // ---- The view ----
 
-function rename(chat) {
-    const { title } = chat.session.peek();
-    const answer = window.prompt('Title of the session', title ?? '');
+async function rename(chat, title) {
+    const before = chat.session.peek().title ?? null;
+    const set = async (text) => {
+        await patch(chat.base, { title: text });
+        await chat.readSession();
+    };
 
-    if (answer === null)
+    if (title === (before ?? ''))
         return;
-    attempt(async () => {
-        await patch(chat.base, { title: answer || null });
-        chat.readSession();
-    });
+    await set(title || null);
+    say('The session was renamed.', () => set(before));
+}
+
+// The title, which can be changed in place.
+function titleView(chat, title, isEditing) {
+    const field = () => {
+        const input = h('input', { value: chat.session.peek()?.title ?? '', class: 'rename',
+            'aria-label': 'Title of the session', onkeydown: (event) => {
+                if (event.key === 'Escape')
+                    isEditing.value = false;
+                else if (event.key === 'Enter')
+                    input.blur();
+            }, onblur: () => {
+                if (!isEditing.peek())
+                    return;
+                isEditing.value = false;
+                attempt(() => rename(chat, input.value.trim()));
+            } });
+
+        requestAnimationFrame(() => input.select());
+        return input;
+    };
+
+    return h('h1', { title }, () => (isEditing.value ? field() : title()));
 }
 
 async function trash(chat) {
@@ -573,9 +673,11 @@ function gauge(chat) {
     });
 }
 
-// `panels` has the parts of the inspector by name: {label, key, view(chat)}.
-export function conversation({ name, seq, panel, panels }) {
-    const chat = new Conversation(name, panel);
+// `panels` has the parts of the inspector by name: {label, key, view(chat)}. `query` is a signal of
+// the parameters of the address.
+export function conversation({ name, seq, panel, query, panels }) {
+    const chat = new Conversation(name, panel, query);
+    const isEditing = signal(false); // the title
     const isBusy = { get value() { return Boolean(chat.turn.value); },
         peek: () => Boolean(chat.turn.peek()) };
     const title = () => (chat.session.value ? titleOf(chat.session.value)
@@ -599,11 +701,11 @@ export function conversation({ name, seq, panel, panels }) {
             end();
     });
     const [tabs, side] = inspector(chat, panel, panels);
-    const top = h('header', { class: 'top' }, openMenu(), h('h1', { title }, title),
+    const top = h('header', { class: 'top' }, openMenu(), titleView(chat, title, isEditing),
         h('span', { class: 'dim count' }, () => chat.session.value &&
             plural(chat.session.value.last_seq ?? 0, 'message')),
         h('span', { class: 'grow' }),
-        iconButton('edit', 'Rename', () => rename(chat), { class: 'ghost writes' }),
+        iconButton('edit', 'Rename', () => { isEditing.value = true; }, { class: 'ghost writes' }),
         iconButton('trash', 'Move to the trash', () => attempt(() => trash(chat)),
             { class: 'ghost writes' }), tabs);
     const main = h('main', { class: 'chat', id: 'main', tabIndex: -1 }, top,
@@ -611,8 +713,11 @@ export function conversation({ name, seq, panel, panels }) {
             visible(chat.problem.value)),
         chat.feed, docks(chat), chat.form, readNote(),
         h('div', { class: 'sr', role: 'status' }, () => chat.status.value));
-    const view = h('div', { class: 'split' }, main, side);
+    const view = h('div', { class: () => `split${panel.value && query.value.has('full')
+        ? ' full' : ''}` }, main, side);
 
+    chat.rename = () => { isEditing.value = true; };
+    chat.trash = () => trash(chat);
     view.key = (event) => chat.key(event);
     view.chat = chat;
     return view;

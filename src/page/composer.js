@@ -3,10 +3,10 @@
 //
 // A draft is kept in the browser by session, and removed only after the server has taken the
 // message. A second try has the same client id, so the message is stored once.
-import { brief, effect, h, onEnd, signal } from './core.js';
-import { newId, tenant } from './api.js';
+import { brief, effect, h, money, onEnd, signal } from './core.js';
+import { canKeep, newId } from './api.js';
 import { icon, iconButton, say } from './parts.js';
-import { models } from './store.js';
+import { me, models } from './store.js';
 
 const HEIGHT_MAX = 240;
 const FILE_BYTES_MAX = 16 << 20;
@@ -17,20 +17,23 @@ const LANES = {
 };
 const files = new Map(); // draft: its attachments, which do not survive a reload
 
+// Each tab has its own drafts. A tab that is opened later begins with the newest ones.
 const storage = {
     read: (name) => {
         try {
-            return JSON.parse(localStorage.getItem(name));
+            return JSON.parse(sessionStorage.getItem(name) ?? localStorage.getItem(name));
         } catch {
             return null;
         }
     },
     write: (name, value) => {
         try {
-            if (value === null)
-                localStorage.removeItem(name);
-            else
-                localStorage.setItem(name, JSON.stringify(value));
+            for (const place of canKeep() ? [sessionStorage, localStorage] : []) {
+                if (value === null)
+                    place.removeItem(name);
+                else
+                    place.setItem(name, JSON.stringify(value));
+            }
         } catch {
             // Without storage, the draft lives as long as the page.
         }
@@ -53,30 +56,46 @@ function readFile(file) {
     });
 }
 
+const isSame = (one, other) => one.model === other?.model && one.endpoint === other?.endpoint;
+
+// The model that was chosen, if it is still there.
+const choiceOf = (chosen, list) => list.find((one) => isSame(one, chosen)) ?? null;
+
+function choose(draft, chosen, model) {
+    chosen.value = model;
+    storage.write(`model:${draft}`, model);
+}
+
+function factsOf(model) {
+    return [model?.model, model?.context && `${brief(model.context)} tokens`,
+        model?.price && `${money(model.price.input)} in and ${money(model.price.output)} out for `
+            + 'a million tokens'].filter(Boolean).join(' · ');
+}
+
 function modelPicker(name, chosen) {
     const endpoints = () => new Set(models.value.map((one) => one.endpoint)).size;
     const label = ({ endpoint, model }) => (endpoints() > 1 ? `${model} (${endpoint})` : model);
 
     return h('select', { 'aria-label': 'Model', class: 'model',
         hidden: () => models.value.length < 2,
-        onchange: (event) => {
-            chosen.value = models.peek()[event.target.value] ?? null;
-            storage.write(`model:${name}`, chosen.peek());
-        } }, () => models.value.map((one, i) => h('option', { value: i,
-        selected: one.model === chosen.peek()?.model && one.endpoint === chosen.peek()?.endpoint },
+        title: () => factsOf(choiceOf(chosen.value, models.value) ?? models.value[0]),
+        onchange: (event) => choose(name, chosen, models.peek()[event.target.value] ?? null) },
+    () => models.value.map((one, i) => h('option', { value: i,
+        selected: isSame(one, chosen.value) },
     label(one))));
 }
 
 // Options: `draft` is the name of the draft; `isBusy` is a signal; `send(message)` and `stop()` are
 // promises; `gauge` is an element or null; `onEmptyUp()` is called for the arrow in an empty field.
 export function composer({ draft: place, isBusy, send, stop, gauge = null, onEmptyUp = () => {} }) {
-    const draft = tenant() ? `${tenant()} ${place}` : place;
+    const draft = `${me.peek().tenant} ${place}`;
     const kept = storage.read(`draft:${draft}`);
     const lane = signal('queue');
     const chosen = signal(storage.read(`model:${draft}`));
     const problem = signal('');
     const editing = signal(kept?.editing ?? null); // the number of the message that is edited
     const attached = signal(files.get(draft) ?? []);
+    const choice = () => choiceOf(chosen.peek(), models.peek());
     let clientId = kept?.clientId ?? newId();
     let isSending = false;
 
@@ -121,7 +140,7 @@ export function composer({ draft: place, isBusy, send, stop, gauge = null, onEmp
         form.setAttribute('aria-busy', 'true');
         try {
             await send({ text: text.value, files: attached.peek(), clientId, lane: wantedLane,
-                model: chosen.peek(), editing: editing.peek(), isFork });
+                model: choice(), editing: editing.peek(), isFork });
             problem.value = '';
             clear();
         } catch (error) {
@@ -214,6 +233,8 @@ export function composer({ draft: place, isBusy, send, stop, gauge = null, onEmp
         changed();
         text.focus();
     };
-    form.choice = chosen;
+    form.text = () => text.value;
+    form.choice = choice;
+    form.choose = (model) => choose(draft, chosen, model);
     return form;
 }

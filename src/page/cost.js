@@ -24,6 +24,11 @@ export function sumOf(rows) {
     return sum;
 }
 
+// What a call costs at the prices for a million tokens, in millionths.
+export const costOf = (usage, price) => Object.entries({ input: 'input_tokens',
+    cache_read: 'cache_read_tokens', cache_write: 'cache_write_tokens', output: 'output_tokens' })
+    .reduce((sum, [name, tokens]) => sum + (price[name] ?? 0) * (usage[tokens] ?? 0) / 1e6, 0);
+
 // "in 402 (351 cached), out 41, $0.0019"
 export function usageText(usage, cost) {
     const cached = usage.cache_read_tokens ?? 0;

@@ -3,11 +3,15 @@ import { brief, clip, count, h, plural, time } from './core.js';
 import { button, copy, icon, iconButton, visible } from './parts.js';
 import { codeBox, markdown, MarkdownStream } from './markdown.js';
 import { send } from './api.js';
+import { cachedShare, costOf, usageText } from './cost.js';
+import { models } from './store.js';
 
 const OUTPUT_MAX = 20000; // characters of an output that are shown at first
 const CLIP = 100;
 const REST_FACTOR = 3; // drawing an answer takes at most a quarter of the time
 const REST_MAX_MS = 250;
+// The actions that need no key that writes.
+export const READING = new Set(['copy', 'why', 'saw', 'turn']);
 export const WHO = { user: 'You', assistant: 'Model', tool: 'Tool', system: 'System' };
 
 // ---- Parts ----
@@ -140,6 +144,18 @@ function problem(message, act) {
     return h('div', { class: 'problem' }, h('p', null, visible(message.error)), again);
 }
 
+// What an answer used. It leads to the turn.
+function used(message, act) {
+    const { role, usage, model } = message;
+    const price = models.peek().find((one) => one.model === model)?.price;
+    const share = usage ? cachedShare(usage) : 0;
+
+    return role === 'assistant' && usage && h('footer', null, h('button', { type: 'button',
+        class: 'used', disabled: !message.turn_id, title: 'The turn: its steps and what they cost',
+        onclick: () => act('turn', message) }, [usageText(usage, price && costOf(usage, price)),
+        share > 0 && `${share} % from cache`].filter(Boolean).join(' · ')));
+}
+
 // `act` is called with the name of an action and the message.
 export function messageRow(message, { act, total }) {
     const { seq, role } = message;
@@ -149,7 +165,9 @@ export function messageRow(message, { act, total }) {
         'aria-label': `Message ${seq}, ${WHO[role] ?? role}` },
     message.hidden && h('div', { class: 'gone-line' }, h('span', null, 'Hidden messages'),
         h('button', { type: 'button', onclick: (event) =>
-            event.target.closest('.feed').classList.toggle('show-gone') }, 'Show or hide')),
+            event.target.closest('.feed').classList.toggle('show-gone') }, 'Show or hide'),
+        h('button', { type: 'button', class: 'writes', hidden: true, onclick: () =>
+            act('fork', { seq: row.goneEnd }) }, 'Fork from there')),
     h('div', { class: 'margin', 'aria-hidden': 'true' }),
     h('header', null, h('span', { class: 'who' }, WHO[role] ?? role),
         h('span', { class: 'dim meta' }, `#${count(seq)}`,
@@ -157,10 +175,40 @@ export function messageRow(message, { act, total }) {
             message.tokens ? ` · ${count(message.tokens)} tokens` : null, ' · ',
             time(message.created_at)),
         h('span', { class: 'states' })),
-    h('div', { class: 'body' }, parts, problem(message, act)));
+    h('div', { class: 'body' }, parts, problem(message, act)), used(message, act));
 
     row.message = message;
     return row;
+}
+
+// The last of the hidden messages that begin with `seq`.
+function goneEnd(seq, marks) {
+    const spans = marks.filter((mark) => mark.standing && mark.through_seq &&
+        (mark.kind === 'rewind' || mark.kind === 'reset'));
+    let end = seq - 1;
+    let before;
+
+    do {
+        before = end;
+        for (const { seq: after = 0, through_seq: through } of spans) {
+            if (after <= end && through > end)
+                end = through;
+        }
+    } while (end > before);
+    return end;
+}
+
+// Says how many messages are hidden, if the row is the first of them.
+export function goneRow(row, marks) {
+    const { seq, hidden } = row.message;
+    const end = hidden ? goneEnd(seq, marks) : 0;
+
+    if (end < seq)
+        return;
+    const [text, , fork] = row.querySelector('.gone-line').children;
+    row.goneEnd = end;
+    text.textContent = plural(end - seq + 1, 'hidden message');
+    fork.hidden = false;
 }
 
 // Shows in the margin what the model has of the message. `item` is of the plan, or null.
@@ -201,7 +249,7 @@ export function actionBar(feed, act, isPinned) {
     let row = null;
     const named = (name, label, only = null) => {
         const item = iconButton(name, label, (event) => act(name, row.message, event),
-            { class: name === 'copy' || name === 'why' ? 'ghost' : 'ghost writes' });
+            { class: READING.has(name) ? 'ghost' : 'ghost writes' });
 
         item.only = only;
         return item;
@@ -209,7 +257,8 @@ export function actionBar(feed, act, isPinned) {
     const pin = named('pin', 'Pin');
     const items = [named('copy', 'Copy'), named('edit', 'Edit', 'user'),
         named('again', 'Ask again', 'assistant'), pin, named('fork', 'Fork from here'),
-        named('back', 'Rewind to here'), named('why', 'Why: what the model has of it')];
+        named('back', 'Rewind to here'), named('why', 'Why: what the model has of it'),
+        named('saw', 'What it saw', 'assistant')];
     const bar = h('span', { class: 'acts', role: 'group', 'aria-label': 'Actions' }, items);
     const move = (event) => {
         const next = event.target.closest?.('.msg');

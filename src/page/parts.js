@@ -30,6 +30,9 @@ const ICONS = {
     right: 'M9 6l6 6-6 6',
     usage: 'M4 20h16M7 16v-4M12 16V6M17 16v-7',
     key: 'M8 8a4 4 0 1 1 0 8 4 4 0 0 1 0-8zM12 12h9v3M17 12v3',
+    open: 'M14 4h6v6M20 4l-8 8M11 5H5v14h14v-6',
+    saw: 'M2 12c3-5 6.5-7 10-7s7 2 10 7c-3 5-6.5 7-10 7s-7-2-10-7z'
+        + 'M12 9a3 3 0 1 1 0 6 3 3 0 0 1 0-6z',
     info: 'M12 11v6M12 7.5v.5M12 3a9 9 0 1 1 0 18 9 9 0 0 1 0-18z',
 };
 
@@ -55,10 +58,10 @@ const SAVE_MS = 1000; // until the browser has read a file
 const toast = signal(null);
 let timer = 0;
 
-// Says something for a while. `undo` takes it back.
-export function say(text, undo = null) {
+// Says something for a while. `undo` takes it back; `word` is what its button says.
+export function say(text, undo = null, word = 'Undo') {
     clearTimeout(timer);
-    toast.value = { text, undo };
+    toast.value = { text, undo, word };
     timer = setTimeout(() => { toast.value = null; }, TOAST_MS);
 }
 
@@ -82,7 +85,7 @@ export function toasts() {
 
                 toast.value = null;
                 attempt(undo);
-            } }, 'Undo')));
+            } }, toast.value.word)));
 }
 
 // ---- Dialogs ----

@@ -109,7 +109,7 @@ function attention() {
 
 // ---- The sidebar ----
 
-function setTheme() {
+export function setTheme() {
     const { dataset } = document.documentElement;
 
     dataset.theme = dataset.theme === 'dark' ? 'light' : 'dark';

@@ -51,15 +51,46 @@ const states = {
     },
     'what if': async ({ tab }) => {
         await tab.selectOption('.what-if label:has-text("Strategy") select', 'none');
-        await tab.waitForSelector('.what-if .difference');
+        await tab.waitForSelector('.compare .difference');
+    },
+    'what it saw, at full width': ({ go, id }) =>
+        go(`#/s/${id}?p=window&at=5&full=1`, '.saw'),
+    'an item': async ({ tab, go, id }) => {
+        await go(`#/s/${id}?p=window`, '.item:has-text("#3")');
+        await tab.click('.item:has-text("#3") [aria-label^="Open"]');
+        await tab.waitForSelector('dialog pre');
     },
     compact: async ({ tab }) => {
+        await tab.keyboard.press('Escape');
         await tab.click('.window button:text-is("Compact…")');
         await tab.waitForSelector('dialog textarea');
     },
-    marks: async ({ tab, go, id }) => {
+    marks: async ({ tab, go, id, api }) => {
         await tab.keyboard.press('Escape');
-        await go(`#/s/${id}?p=marks`, '.mark-list');
+        for (const summary of ['one', 'two'])
+            await api('POST', `sessions/${id}/compact`, { summary, cut_seq: 3 });
+        await api('POST', `sessions/${id}/fork`, { at_seq: 3, title: 'a fork' });
+        await go(`#/s/${id}?p=marks`, '.mark.undone, .mark-list .mark + .mark + .mark');
+        await tab.waitForSelector('.family a + ul, .family ul ul');
+    },
+    summaries: async ({ tab }) => {
+        await tab.click('.mark button:has-text("Compare with mark")');
+        await tab.waitForSelector('dialog .lines');
+    },
+    'a summary made again': async ({ tab }) => {
+        await tab.keyboard.press('Escape');
+        await tab.click('.mark button:has-text("Make it again")');
+        await tab.waitForSelector('dialog textarea');
+    },
+    palette: async ({ tab }) => {
+        await tab.keyboard.press('Escape');
+        await tab.keyboard.press('Control+k');
+        await tab.waitForSelector('dialog [role=option]');
+    },
+    'a title that is changed': async ({ tab }) => {
+        await tab.keyboard.press('Escape');
+        await tab.click('[aria-label="Rename"]');
+        await tab.waitForSelector('h1 input');
     },
     turn: async ({ tab, go, failed }) => {
         await go(`#/s/${failed}?p=turn`, '.spans li');
@@ -88,7 +119,7 @@ const states = {
         await tab.waitForSelector('.docks .waiting');
     },
     live: async ({ go }) => {
-        await go('#/live', 'td:has-text("runs")');
+        await go('#/live', 'tr:has-text("runs")');
         await go('#/live', '.waits .card.ask');
     },
     approval: ({ go, asking }) => go(`#/s/${asking}`, '.card.ask'),

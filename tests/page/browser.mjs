@@ -23,6 +23,8 @@ export const skip = fs.existsSync(CHROMIUM)
     ? installPackages(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), directory)
     : `there is no ${CHROMIUM}`;
 const need = createRequire(path.join(path.resolve(directory), 'package.json'));
+// A directory with files of the page that replace the built-in ones.
+const from = process.env.PAGE_FROM;
 const axeFile = skip ? '' : need.resolve('axe-core/axe.min.js');
 let browser = null;
 
@@ -72,7 +74,8 @@ export function pageTest(name, options, fn) {
         options.prepare?.(dir);
         const key = options.role && makeKey(dir, '--role', options.role).key;
         const model = await options.model?.(t);
-        const s = await serveModel(t, { dir, ...options.server, ...(model && { model }) });
+        const config = from && { config: `server:\n  page_dir: ${from}\n` };
+        const s = await serveModel(t, { dir, ...config, ...options.server, ...(model && { model }) });
         if (key && !(await s.get('/api/v1/me', { key })).json.features.includes('login')) {
             t.skip('the server has no logins');
             return;

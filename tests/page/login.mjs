@@ -130,7 +130,7 @@ pageTest('a key that can only read sees everything and writes nothing', { role: 
             await tab.hover('.msg[data-seq="2"]');
             assert.deepEqual(await tab.$$eval('.acts button', (all) => all
                 .filter((one) => one.checkVisibility()).map((one) => one.title)),
-            ['Copy', 'Why: what the model has of it']);
+            ['Copy', 'Why: what the model has of it', 'What it saw']);
         }
         await tab.focus('.msg[data-seq="2"]');
         for (const one of ['p', 'b', 'f', 'u']) await tab.keyboard.press(one);
@@ -169,6 +169,43 @@ pageTest('another tenant sees nothing of the one before, in any tab', { role: 'a
         await other.waitForSelector('.session:has-text("a word of two")');
         assert.equal(await other.locator('.session').count(), 1);
         assert.doesNotMatch(await tab.evaluate(() => JSON.stringify(localStorage)), /of one/);
+    });
+
+pageTest('a logout in another tab removes what was being written', { role: 'admin' },
+    async ({ newTab, base, api }) => {
+        const [one, two] = [await api('POST', 'keys', { role: 'write', tenant: 'one' }),
+            await api('POST', 'keys', { role: 'write', tenant: 'two' })];
+        const [tab, other] = [await newTab(), await newTab()];
+        await logIn(tab, base, one.key);
+        await tab.goto(`${base}/#/about`);
+        await other.goto(`${base}/#/`);
+        await other.waitForSelector('#say:focus');
+        await other.fill('#say', 'a draft of one');
+        await tab.click('button:text-is("Log out")');
+        for (const each of [tab, other]) await each.waitForSelector('#key');
+        for (const each of [tab, other])
+            assert.doesNotMatch(await each.evaluate(() =>
+                JSON.stringify([localStorage, sessionStorage])), /of one/);
+        await tab.fill('#key', two.key);
+        await tab.press('#key', 'Enter');
+        await other.waitForSelector('#say:focus');
+        assert.equal(await other.inputValue('#say'), '');
+    });
+
+pageTest('a draft is not shown to another tenant, also without a logout', { role: 'admin' },
+    async ({ newTab, base, api }) => {
+        const [one, two] = [await api('POST', 'keys', { role: 'write', tenant: 'one' }),
+            await api('POST', 'keys', { role: 'write', tenant: 'two' })];
+        const tab = await newTab();
+        await logIn(tab, base, one.key);
+        await tab.fill('#say', 'a draft of one');
+        await api('DELETE', `keys/${one.id}`);
+        await tab.reload();
+        await tab.waitForSelector('#key');
+        await tab.fill('#key', two.key);
+        await tab.press('#key', 'Enter');
+        await tab.waitForSelector('#say:focus');
+        assert.equal(await tab.inputValue('#say'), '');
     });
 
 pageTest('an admin switches the tenant, in one tab', { role: 'admin' },

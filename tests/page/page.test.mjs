@@ -2,8 +2,8 @@
 import { after, test } from 'node:test';
 import { closeBrowser, skip } from './browser.mjs';
 
-const files = ['access', 'frame', 'hostile', 'login', 'places', 'prefix', 'speed', 'stream', 'talk',
-    'turn', 'usage', 'window'];
+const files = ['access', 'compare', 'frame', 'hostile', 'keys', 'login', 'marks', 'places', 'prefix',
+    'speed', 'stream', 'talk', 'turn', 'usage', 'window'];
 
 if (skip) test('the page in a browser', { skip });
 for (const name of skip ? [] : files) await import(`./${name}.mjs`);

@@ -34,7 +34,10 @@ const call = (id, name, body) => ({ role: 'assistant', model: 'house-small', par
 const result = (id, name, output) => ({ role: 'tool', parts: [{ type: 'tool_result', call_id: id, name,
     output }] });
 const user = (content) => ({ role: 'user', content });
-const model = (content) => ({ role: 'assistant', content, model: 'house-small' });
+let said = 0;
+const usage = () => ({ input_tokens: 90 + 37 * (said % 5), cache_read_tokens: 160 * said++ % 1500,
+    output_tokens: 40 });
+const model = (content) => ({ role: 'assistant', content, model: 'house-small', usage: usage() });
 
 const story = [
     { role: 'system', content: 'You look after the ticket office of a small theater. Be brief.' },
@@ -114,6 +117,24 @@ for (const theme of ['light', 'dark']) {
     });
 }
 
+pageTest('two windows, and the life of a session', DESKTOP, async (all) => {
+    const id = await tell(all);
+    const { marks } = await all.api('GET', `sessions/${id}/marks`);
+    const { number } = marks.find((mark) => mark.kind === 'checkpoint');
+    const tab = await openStory(all, id, 10, 'window');
+    await tab.goto(`${all.base}/#/s/${id}/m/10?p=window&vs=without:${number}`);
+    await tab.waitForSelector('.differs');
+    await picture(tab, all.context, 'page-compare');
+    await all.api('POST', `sessions/${id}/pins`, { seq: 15 });
+    await all.api('POST', `sessions/${id}/rewind`, { to_seq: 17 });
+    await all.api('POST', `sessions/${id}/undo`);
+    await tab.goto(`${all.base}/#/s/${id}/m/17?p=marks`);
+    await tab.waitForSelector('.mark.undone');
+    await tab.waitForSelector('.family a');
+    await tab.waitForTimeout(300);
+    await picture(tab, all.context, 'page-marks');
+});
+
 pageTest('why, and live', DESKTOP, async (all) => {
     const { api, s, context, base } = all;
     const id = await tell(all);
@@ -131,7 +152,7 @@ pageTest('why, and live', DESKTOP, async (all) => {
     await api('POST', `sessions/${running}/turns`, { background: true, message: '<<hang>>' });
     await tab.goto(`${base}/#/live`);
     await tab.waitForSelector('.waits .card.ask');
-    await tab.waitForSelector('td:has-text("Import of May")');
+    await tab.waitForSelector('.sheet :text("Import of May")');
     await picture(tab, context, 'page-live');
 });
 

@@ -139,6 +139,57 @@ pageTest('the first message is also sent once if its response was lost', async (
     assert.equal((await s.get('/api/v1/sessions')).json.sessions.length, 1);
 });
 
+pageTest('two tabs of a session keep two drafts', async ({ open, s }) => {
+    const id = await s.session({ title: 'one' });
+    const [tab, other] = [await open(`#/s/${id}`), await open(`#/s/${id}`)];
+    await tab.fill('#say', 'the first');
+    await other.fill('#say', 'the second');
+    for (const each of [tab, other]) await each.reload();
+    assert.equal(await tab.inputValue('#say'), 'the first');
+    assert.equal(await other.inputValue('#say'), 'the second');
+    await other.press('#say', 'Enter');
+    await lastIs(tab, 'echo: the second');
+    assert.equal(await tab.inputValue('#say'), 'the first');
+    const late = await open(`#/s/${id}`);
+    await lastIs(late, 'echo: the second');
+    assert.equal(await late.inputValue('#say'), '', 'what was sent is no draft');
+});
+
+pageTest('an answer is asked for again in a fork', async ({ open, api }) => {
+    const tab = await open();
+    for (const word of ['one', 'two']) {
+        await say(tab, word);
+        await lastIs(tab, `echo: ${word}`);
+    }
+    const first = idOf(tab);
+    await tab.hover('.msg[data-seq="4"]');
+    await tab.click('.msg[data-seq="4"] [title^="Ask again"]', { modifiers: ['Alt'] });
+    await tab.waitForSelector('.session.fork.on');
+    await lastIs(tab, 'echo: two');
+    const { parent_id: parent, fork_seq: at } = await api('GET', `sessions/${idOf(tab)}`);
+    assert.deepEqual([parent, at], [first, 3]);
+    assert.equal((await api('GET', `sessions/${first}`)).last_seq, 4);
+});
+
+pageTest('a chosen model that is gone is not asked for', async ({ open, s }) => {
+    const id = await s.session({ title: 'one' });
+    const tab = await open(`#/s/${id}`);
+    await tab.waitForSelector('.composer .model:visible');
+    await tab.selectOption('.composer .model', { label: 'mock-model-mini' });
+    await say(tab, 'Hello');
+    await lastIs(tab, 'echo: Hello');
+    assert.equal((await s.asked()).at(-1).model, 'mock-model-mini');
+    await tab.evaluate(() => {
+        for (const place of [localStorage, sessionStorage])
+            for (const name of Object.keys(place).filter((one) => one.startsWith('model:')))
+                place.setItem(name, '{"model":"gone","endpoint":"openai"}');
+    });
+    await tab.reload();
+    await say(tab, 'again');
+    await lastIs(tab, 'echo: again');
+    assert.equal((await s.asked()).at(-1).model, 'mock-model');
+});
+
 pageTest('drafts are kept by session', async ({ open, s }) => {
     const [one, two] = [await s.session({ title: 'one' }), await s.session({ title: 'two' })];
     const tab = await open(`#/s/${one}`);

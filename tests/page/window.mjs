@@ -96,9 +96,9 @@ pageTest('what if: another strategy is compared with the window as it is', async
     await api('POST', `sessions/${id}/compact`, { summary: 'short', cut_seq: 6 });
     const tab = await open(`#/s/${id}?p=window`);
     await tab.selectOption('.what-if label:has-text("Strategy") select', 'none');
-    await tab.waitForSelector('.what-if .difference');
+    await tab.waitForSelector('.compare .difference');
     const other = await api('GET', `sessions/${id}/context?strategy=none`);
-    assert.equal(numbers(await tab.textContent('.what-if .big b')), other.tokens);
+    assert.equal(numbers(await tab.textContent('.compare .big b')), other.tokens);
 });
 
 pageTest('why: a message that is sent, and one that is hidden', async (all) => {

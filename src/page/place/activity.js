@@ -98,9 +98,9 @@ const listOf = (row) => (list) => h('ul', { class: 'plain-list' }, list.map(row)
 function numbers(stats) {
     const { ended, failed, model_calls: calls, model_retries: retries } = stats.turns;
 
-    return h('p', { class: 'dim' }, 'Since the start (', time(stats.started_at), '), of all tenants: '
-        + `${plural(ended, 'turn')} ended, ${failed} failed; ${plural(calls, 'model call')}, `
-        + `${retries} of them again.`);
+    return h('p', { class: 'dim' }, 'Since the start (', time(stats.started_at), '), of all '
+        + `tenants: ${plural(ended, 'turn')} ended, ${failed} failed; `
+        + `${plural(calls, 'model call')}, ${retries} of them again.`);
 }
 
 export function liveView() {
