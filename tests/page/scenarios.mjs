@@ -1,0 +1,123 @@
+// The scenarios that the page must pass: which test shows each, and how that test is seen to fail.
+// For every scenario, this program breaks one line of the page and runs the test, which must notice:
+//
+//     ninja -C build-test/gcc page-scenarios           # all of them
+//     SCENARIOS=3,17 ninja -C build-test/gcc page-scenarios
+import { spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const WAIT_MS = '5000'; // for a test that must fail anyway
+
+// [number, what must hold, test, file, text that is replaced, replacement]
+const SCENARIOS = [
+    [1, 'an empty store: a question, the focus, no session',
+        'a new chat stores nothing until something is said', 'chat.js',
+        "requestAnimationFrame(() => form.querySelector('textarea').focus());\n    return", 'return'],
+    [2, 'the first message makes a session with its title',
+        'the first message makes a session with its words as the title', 'chat.js',
+        "titleFrom(message.text) || 'Attachment'", "'Chat'"],
+    [3, 'a reload in the middle of an answer', 'an answer survives a reload in its middle', 'chat.js',
+        'this.live.begin(now.so_far);', ';'],
+    [4, 'a second tab shows a long answer from its beginning',
+        'a tab that comes late shows a long answer from its beginning', 'message.js',
+        "this.take('text', { text: part.text });", "this.take('text', { text: part.text.slice(99) });"],
+    [5, 'eight tabs have one stream', 'eight tabs with two running turns share one stream', 'live.js',
+        'if (navigator.locks)', 'if (false)'],
+    [6, 'the leading tab dies', 'a tab that crashes leaves its stream to another one', 'live.js',
+        'navigator.locks.request(`palaver-feed ${tenant()}`, lead);',
+        'navigator.locks.request(`palaver-feed ${tenant()}`, { ifAvailable: true }, '
+        + '(lock) => lock && lead());'],
+    [7, 'the server dies in the middle of an answer',
+        'a server that is killed in the middle of an answer continues it', 'chat.js',
+        "on('lost', () => this.readAgain()),", ''],
+    [8, 'a message whose response was lost is stored once',
+        'a message whose response was lost is stored once', 'composer.js',
+        'files: attached.peek(), clientId, lane', 'files: attached.peek(), clientId: newId(), lane'],
+    [9, 'queue, steer, interrupt, take back',
+        'while a turn runs, messages wait, steer or interrupt', 'composer.js',
+        "event.ctrlKey || event.metaKey ? 'steer' : lane.peek()", "'queue'"],
+    [10, 'approvals of two sessions, each for its own call',
+        'live: approvals of all sessions, each for its own call', 'docks.js',
+        'answers.set(id, { call_id: id, allow,', 'answers.set(id, { call_id: id, allow: true,'],
+    [11, 'results of tools that the caller runs',
+        'a turn takes results of tools that its caller runs', 'docks.js',
+        'output: fields[i].value', "output: ''"],
+    [12, 'retries with their time, then a failure with its reason',
+        'a temporary failure is retried, and the page says when', 'message.js',
+        "else if (kind === 'retrying')", "else if (kind === 'retried')"],
+    [13, 'hidden messages can be shown, and forked from',
+        'hidden messages can be shown, and forked from', 'chat.js', '&hidden=true', ''],
+    [14, 'edit in place, and in a fork', 'rewind, undo, edit and fork', 'chat.js',
+        "await this.rewind(message.editing - 1,", "await this.rewind(message.editing,"],
+    [15, 'a window of 4,000 tokens compacts',
+        'a window of 4,000 tokens compacts by itself, and the page shows it', 'message.js',
+        "item?.kind === 'range' && item.seq === row.message.seq",
+        "item?.kind === 'range' && item.first_seq === row.message.seq"],
+    [16, 'Why, for every disposition', 'why: every disposition, with the reason of the plan',
+        'inspector/why.js', "['Reason: ', visible(item.reason), '.']", "''"],
+    [17, 'What it saw is what the model received',
+        'what it saw: the plan before an answer is the request that the model received',
+        'inspector/window.js', 'at_seq: seq()', 'at_seq: seq() + 1'],
+    [18, 'compare: model, strategy, without a mark, draft',
+        'compare: model, strategy, without a mark and the draft, as the API plans them',
+        'inspector/compare.js', 'query.set(PARAMETERS[kind], value);', ''],
+    [19, 'pin and unpin by key', 'the key p pins and unpins, and a pinned message survives a compaction',
+        'chat.js', 'if (this.itemOf(seq)?.pinned)', 'if (!seq)'],
+    [20, 'a long session: no holes, no jumps', 'a session of \\d+ messages: no holes', 'list.js',
+        'this.box.scrollTop += difference;', ''],
+    [21, '200 tokens a second, while one reads further up',
+        '200 pieces a second, while one types and reads further up', 'list.js',
+        'if (this.isFollowing)\n            this.toEnd();', 'this.toEnd();'],
+    [22, 'search', 'search finds words anywhere and opens the message', 'place/search.js',
+        '/m/${hit.seq}', ''],
+    [23, 'hostile texts', 'hostile texts become harmless elements', 'markdown.js',
+        "['http:', 'https:', 'mailto:'].includes(url.protocol)", "url.protocol !== 'javascript:'"],
+    [24, 'an artifact tries to get out', 'what a model wrote runs in a frame that reaches nothing',
+        'frame.js', "sandbox: 'allow-scripts'", "sandbox: 'allow-scripts allow-same-origin'"],
+    [25, 'logins', 'a key logs in, and is stored nowhere', 'api.js',
+        'localStorage.setItem(HALF, half);',
+        "localStorage.setItem(HALF, half); localStorage.setItem('key', secret.key);"],
+    [26, 'accessibility', 'axe finds nothing in any state', 'parts.js', "'aria-label': label, onclick",
+        "title: '', onclick"],
+    [27, 'two tenants', 'another tenant sees nothing of the one before, in any tab', 'api.js',
+        'sessionStorage.clear();\n    location.reload();', ''],
+    [28, 'usage and ledger', 'usage: the sums of the period, by day and by name', 'place/usage.js',
+        'input_tokens', 'output_tokens'],
+    [29, 'below a path of a proxy', 'behind a proxy at /x/y/', 'api.js', "const BASE = 'api/v1/'",
+        "const BASE = '/api/v1/'"],
+    [30, 'without the Markdown parser', 'a build without the parser shows text and code',
+        'markdown.js', 'text and code only', ''],
+];
+
+const directory = path.dirname(fileURLToPath(import.meta.url));
+const source = path.join(directory, '..', '..', 'src', 'page');
+const wanted = process.env.SCENARIOS?.split(',').map(Number);
+
+// Runs one test with a page of which one file is another. Returns whether the test failed.
+function fails(test, file, text) {
+    const from = fs.mkdtempSync(path.join(os.tmpdir(), 'palaver-scenario-'));
+
+    fs.mkdirSync(path.dirname(path.join(from, file)), { recursive: true });
+    fs.writeFileSync(path.join(from, file), text);
+    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+    const { status, stdout } = spawnSync(process.execPath, ['--test-reporter=tap',
+        `--test-name-pattern=^${test}`, path.join(directory, 'page.test.mjs')],
+    { env: { ...env, PAGE_FROM: from, PAGE_WAIT_MS: WAIT_MS }, encoding: 'utf8' });
+    fs.rmSync(from, { recursive: true });
+    if (!/^ *(not )?ok \d+ - (?!.*# SKIP)/m.test(stdout)) throw new Error(`no test '${test}'`);
+    return status !== 0;
+}
+
+let missed = 0;
+for (const [number, what, test, file, old, now] of SCENARIOS) {
+    if (wanted && !wanted.includes(number)) continue;
+    const text = fs.readFileSync(path.join(source, file), 'utf8');
+    if (!text.includes(old)) throw new Error(`scenario ${number}: ${file} has no '${old}'`);
+    const isSeen = fails(test, file, text.replace(old, now));
+    missed += !isSeen;
+    process.stdout.write(`${isSeen ? 'seen' : 'NOT SEEN'} ${number}. ${what}\n`);
+}
+process.exitCode = missed ? 1 : 0;
