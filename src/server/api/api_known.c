@@ -216,6 +216,6 @@ static pal_status check_parameters(pal_call *call, pal_error *err)
 
 pal_status pal_call_known(pal_call *call, pal_error *err)
 {
-    pal_status status = check_parameters(call, err);
+    pal_status status = call->exchange->query.len ? check_parameters(call, err) : PAL_OK;
     return status == PAL_OK ? check_members(call, err) : status;
 }

@@ -42,15 +42,15 @@ static bool is_name(const char *key, size_t len, const char *name)
 static void note_header(pal_exchange_headers *headers, const char *key, size_t key_len,
         const char *value, size_t value_len)
 {
-#define PLACE(member, name) {name, offsetof(pal_exchange_headers, member)},
+#define PLACE(member, name) {name, sizeof name - 1, offsetof(pal_exchange_headers, member)},
     static const struct {
         const char *name;
-        size_t offset;
+        size_t len, offset;
     } places[] = {PAL_EXCHANGE_HEADERS(PLACE)};
 #undef PLACE
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         pal_str *found = (pal_str *)((char *)headers + places[i].offset);
-        if (!is_name(key, key_len, places[i].name))
+        if (key_len != places[i].len || !is_name(key, key_len, places[i].name))
             continue;
         if (!found->data)
             *found = pal_text_trim(pal_str_make(value, value_len));

@@ -277,7 +277,8 @@ enum MHD_Result pal_request_more(void *user, struct MHD_Connection *mhd, const c
 static void end_exchange(pal_exchange *x, bool was_sent)
 {
     pal_listener *listener = x->listener;
-    pal_unfinished_remove(x);
+    if (x->unfinished)
+        pal_unfinished_remove(x);
     if (x->stream)
         x->bytes = pal_stream_finish(x->stream);
     else if (x->pull)

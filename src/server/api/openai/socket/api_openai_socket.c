@@ -77,7 +77,7 @@ void pal_openai_socket_release(pal_openai_socket *s)
 
 pal_openai_socket *pal_openai_socket_of(const pal_call *call)
 {
-    const pal_socket_request *r = pal_socket_request_of(call);
+    const pal_socket_request *r = call->exchange->carried ? pal_socket_request_of(call) : NULL;
     return r ? r->lane->socket : NULL;
 }
 
