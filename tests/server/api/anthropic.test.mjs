@@ -43,7 +43,7 @@ test('what the model service cannot do is left out and reported', async (t) => {
     assert.equal((await create(s, message('x'))).metadata, undefined, 'nothing to report');
 });
 
-test('images in results of tools reach the model', async (t) => {
+test('images in results of tools reach the model if the user says something after them', async (t) => {
     const s = await serveModel(t);
     const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'iVBORw0KGgo=' } };
     const call = (id) => ({ type: 'tool_use', id, name: 'get_time', input: {} });
@@ -52,14 +52,14 @@ test('images in results of tools reach the model', async (t) => {
         { role: 'assistant', content: [call('c1'), call('c2')] },
         user([result('c1', [{ type: 'text', text: 'a clock' }, image]), result('c2', 'noon'), { type: 'text', text: 'So? <<say ok>>' }]),
         { role: 'assistant', content: [call('c3')] }, user([result('c3', [image])])] }));
-    assert.equal(made.metadata, undefined, 'nothing is left out');
+    assert.deepEqual(made.metadata.left_out, ['tool_result image'], 'only the last one');
     const [{ messages }] = await s.asked();
     const url = `data:image/png;base64,${image.source.data}`;
     const urls = ({ content }) => [content].flat().flatMap((part) => part?.image_url?.url ?? []);
-    assert.deepEqual(messages.map(({ role }) => role),
-        ['user', 'assistant', 'tool', 'tool', 'user', 'assistant', 'tool', 'user']);
-    assert.deepEqual(messages.map(urls), [[], [], [], [], [url], [], [], [url]]);
-    assert.match(JSON.stringify(messages[2].content), /a clock.*the image is in the next message of the user/);
+    assert.deepEqual(messages.map(({ role }) => role), ['user', 'assistant', 'tool', 'tool', 'user', 'assistant', 'tool']);
+    assert.deepEqual(messages.map(urls), [[], [], [], [], [url], [], []]);
+    assert.match(JSON.stringify(messages[2].content), /a clock.*the image is in the user's next message/);
+    assert.match(JSON.stringify(messages[6].content), /media left out/);
 });
 
 test('a message with only unknown blocks is answered', async (t) => {

@@ -17,8 +17,9 @@ typedef struct reader {
     pal_anthropic_request *request;
     pal_buf buf; /* the names of everything that was left out, a JSON array */
     pal_json_writer left_out;
-    pal_part *media; /* images and files of tool results, for the next message of the user */
+    pal_part *media; /* images and files of tool results, for the user's message after them */
     size_t media_len, media_cap;
+    bool keeps_media; /* the user's message follows the results */
 } reader;
 
 /* Reports "what name". `name` may be empty. */
@@ -62,27 +63,28 @@ static bool is_unknown(const pal_part *part)
     return part->kind == PAL_PART_FILE && !part->data.len && !part->url.len && !part->blob.len;
 }
 
-/* Chat completions have no images and files in the results of tools. They are moved to the next
- * message of the user, which the result names. */
+/* Chat completions have no images and files in the results of tools. If a message of the user
+ * follows the results, they are moved there. Otherwise the model gets a line that names them. */
 static void use_result(reader *in, pal_part *result)
 {
     for (size_t i = 0; i < result->parts_len; i++) {
         pal_part *part = &result->parts[i];
+        const char *text = "[media left out]";
         if (is_text_file(part)) {
             use_text(in, part);
-        } else if (is_unknown(part)) {
-            leave_out(in, "tool_result", pal_str_of(pal_part_kind_name(part->kind)));
-            *part = (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_of("[media left out]")};
-        } else if (part->kind != PAL_PART_TEXT) {
-            if (!pal_arena_reserve(in->call->arena, &in->media, &in->media_cap, in->media_len + 1,
-                        sizeof *in->media))
-                return; /* the caller checks the arena */
-            in->media[in->media_len++] = *part;
-            *part = (pal_part){.kind = PAL_PART_TEXT,
-                    .text = pal_str_of(part->kind == PAL_PART_IMAGE
-                                    ? "[the image is in the next message of the user]"
-                                    : "[the file is in the next message of the user]")};
+            continue;
         }
+        if (part->kind == PAL_PART_TEXT)
+            continue;
+        if (is_unknown(part) || !in->keeps_media) {
+            leave_out(in, "tool_result", pal_str_of(pal_part_kind_name(part->kind)));
+        } else if (pal_arena_reserve(in->call->arena, &in->media, &in->media_cap,
+                           in->media_len + 1, sizeof *in->media)) {
+            in->media[in->media_len++] = *part;
+            text = part->kind == PAL_PART_IMAGE ? "[the image is in the user's next message]"
+                                                : "[the file is in the user's next message]";
+        }
+        *part = (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_of(text)};
     }
 }
 
@@ -137,30 +139,27 @@ static bool use_message(reader *in, pal_message *message)
     return len || had == 0;
 }
 
+/* Whether a message of the user follows this one and the results after it. */
+static bool is_before_user(const pal_turn_request *turn, size_t at)
+{
+    while (at < turn->messages_len && turn->messages[at].role == PAL_ROLE_TOOL)
+        at++;
+    return at < turn->messages_len && turn->messages[at].role == PAL_ROLE_USER;
+}
+
 static void use_messages(reader *in)
 {
     pal_turn_request *turn = &in->request->turn;
-    size_t len = 0, had = turn->messages_len;
-    pal_message *used = pal_arena_array(in->call->arena, 2 * had + 1, sizeof *used);
-    if (!used)
-        return; /* the caller checks the arena */
-    for (size_t i = 0; i < had; i++) {
+    size_t len = 0;
+    for (size_t i = 0; i < turn->messages_len; i++) {
         pal_message *message = &turn->messages[i];
+        in->keeps_media = is_before_user(turn, i);
         bool is_used = use_message(in, message);
-        if (in->media_len && message->role == PAL_ROLE_USER) {
+        if (in->media_len && message->role == PAL_ROLE_USER)
             add_media(in, message);
-        } else if (in->media_len && message->role != PAL_ROLE_TOOL) {
-            used[len] = (pal_message){.role = PAL_ROLE_USER};
-            add_media(in, &used[len++]);
-        }
         if (is_used)
-            used[len++] = *message;
+            turn->messages[len++] = *message;
     }
-    if (in->media_len) {
-        used[len] = (pal_message){.role = PAL_ROLE_USER};
-        add_media(in, &used[len++]);
-    }
-    turn->messages = used;
     turn->messages_len = len;
 }
 
