@@ -1,71 +1,35 @@
 /* compile_spine.c - finds what the spines of each token can merge with. The result is stored
- * in the table, so that counting does not have to search for it. */
+ * in the table, so that counting does not have to search for it.
+ *
+ * A spine is a token and the spine of its half, and halves have lower numbers. So the answers for a
+ * token follow from those for its halves, in the order of the numbers. */
 #include "tokens/compile/compile.h"
 
 #include "base/memory.h"
 
-/* The tokens that have a given token as their left half. */
-struct made {
-    uint32_t *first; /* the first token whose left half this is, or PAL_TOKEN_NONE */
-    uint32_t *next;  /* the next token with the same left half */
-};
-
-static void made_fill(const struct pal_vocab *vocab, struct made *made)
-{
-    for (uint32_t i = 0; i < vocab->len; i++)
-        made->first[i] = PAL_TOKEN_NONE;
-    for (uint32_t i = vocab->len; i-- > PAL_TOKEN_FIRST;) {
-        const struct pal_vocab_token *token = &vocab->tokens[i];
-
-        if (!token->is_merged)
-            continue;
-        made->next[i] = made->first[token->left];
-        made->first[token->left] = i;
-    }
-}
-
-static void left_spine(const struct pal_vocab *vocab, struct pal_token *token, uint32_t at)
-{
-    for (; at >= PAL_TOKEN_FIRST; at = vocab->tokens[at].left)
-        token->low_left = at;
-}
-
-static void right_spine(const struct pal_vocab *vocab, const struct made *made,
-        struct pal_token *token, uint32_t at)
-{
-    uint32_t above = 0;
-
-    for (; at >= PAL_TOKEN_FIRST; at = vocab->tokens[at].right) {
-        uint32_t joined = above > 0 ? made->first[at] : PAL_TOKEN_NONE;
-
-        token->low_right = at;
-        for (; joined < above; joined = made->next[joined]) {
-            const struct pal_vocab_token *right = &vocab->tokens[vocab->tokens[joined].right];
-
-            token->joins |= (uint32_t)1 << right->bytes[0] % 32;
-        }
-        above = at;
-    }
-}
-
 pal_status pal_compile_spines(const struct pal_vocab *vocab, pal_arena *arena,
         struct pal_token *tokens, pal_error *err)
 {
-    struct made made = {
-            .first = pal_arena_array(arena, vocab->len, sizeof(uint32_t)),
-            .next = pal_arena_array(arena, vocab->len, sizeof(uint32_t)),
-    };
+    /* For each token the first bytes, as in `joins`, of everything that the tokens so far have on
+     * their right, if it is their left half. */
+    uint32_t *joined = pal_arena_array(arena, vocab->len, sizeof *joined);
 
-    if (pal_arena_failure(arena) != PAL_OK)
+    if (!joined)
         return pal_no_memory(err);
-    made_fill(vocab, &made);
     for (uint32_t i = 0; i < vocab->len; i++) {
+        const struct pal_vocab_token *token = &vocab->tokens[i];
+        uint32_t left = token->left;
+        uint32_t right = token->right;
+
         tokens[i].low_left = PAL_TOKEN_NONE;
         tokens[i].low_right = PAL_TOKEN_NONE;
-        if (!vocab->tokens[i].is_merged)
+        if (i < PAL_TOKEN_FIRST || !token->is_merged)
             continue;
-        left_spine(vocab, &tokens[i], i);
-        right_spine(vocab, &made, &tokens[i], i);
+        tokens[i].low_left = left < PAL_TOKEN_FIRST ? i : tokens[left].low_left;
+        tokens[i].low_right = right < PAL_TOKEN_FIRST ? i : tokens[right].low_right;
+        if (right >= PAL_TOKEN_FIRST)
+            tokens[i].joins = tokens[right].joins | joined[right];
+        joined[left] |= (uint32_t)1 << vocab->tokens[right].bytes[0] % 32;
     }
     return PAL_OK;
 }
