@@ -1,15 +1,16 @@
-/* compile.c - makes the table of a vocabulary while the library is built.
+/* compile.c - packs a vocabulary while the library is built.
  *
  *   tokens-compile NAME PATTERN TOKENS SPECIAL OUT
  *
  * TOKENS is a file in tiktoken's format; SPECIAL is a file of names and ids, or "-" for none; OUT
- * is the table. It links the sources it needs by themselves, since the library is not there yet. */
+ * is the pack. It links the sources it needs by themselves, since the library is not there yet. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "palaver/arena.h"
 #include "palaver/error.h"
 #include "palaver/tokens.h"
+#include "tokens/compile/compile.h"
 
 static pal_str read_file(const char *path, pal_arena *arena)
 {
@@ -44,7 +45,7 @@ static int write_file(const char *path, pal_str data)
 static int compile(char **argv, pal_arena *arena)
 {
     pal_vocabulary vocabulary = {.name = pal_str_of(argv[1]), .pattern = pal_str_of(argv[2])};
-    pal_str table;
+    pal_str pack;
     pal_error err;
 
     vocabulary.tokens = read_file(argv[3], arena);
@@ -59,11 +60,11 @@ static int compile(char **argv, pal_arena *arena)
             return 1;
         }
     }
-    if (pal_encoding_compile(&vocabulary, arena, &table, &err) != PAL_OK) {
+    if (pal_compile_pack(&vocabulary, arena, &pack, &err) != PAL_OK) {
         fprintf(stderr, "tokens-compile: %s\n", err.message);
         return 1;
     }
-    if (!write_file(argv[5], table)) {
+    if (!write_file(argv[5], pack)) {
         fprintf(stderr, "tokens-compile: cannot write '%s'\n", argv[5]);
         return 1;
     }

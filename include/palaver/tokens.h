@@ -28,7 +28,8 @@ extern "C" {
 typedef struct pal_encoding pal_encoding;
 
 /* Finds a built-in encoding: "o200k_base", "cl100k_base" and so on. NULL if this build does not
- * contain it. */
+ * contain it. The first function that counts, encodes or decodes with it makes its table, which
+ * takes up to a tenth of a second and 5 to 17 MB of memory. */
 PAL_API const pal_encoding *pal_encoding_find(pal_str name);
 
 /* Returns the built-in encodings one by one, the best known first. NULL if `index` is past the last

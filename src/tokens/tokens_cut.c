@@ -150,17 +150,20 @@ pal_status pal_tokens_cut(const pal_encoding *encoding, pal_str text, uint64_t t
         size_t *out_len, pal_error *err)
 {
     struct cut cut = {
-            .encoding = encoding,
             .text = (const unsigned char *)text.data,
             .len = text.len,
             .tokens_max = tokens_max,
     };
+    pal_status status;
     size_t len;
 
     if (!encoding) {
         *out_len = find_estimate(text, tokens_max);
         return PAL_OK;
     }
+    status = pal_table_ready(encoding, &cut.encoding, err);
+    if (status != PAL_OK)
+        return status;
     len = text.len > 0 ? find_longest(&cut) : 0;
     if (cut.failure != PAL_OK)
         return pal_no_memory(err);

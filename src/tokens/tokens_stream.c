@@ -27,19 +27,25 @@ pal_status pal_token_stream_new(const pal_encoding *encoding, pal_token_stream_o
         void *user, pal_token_stream **out_stream, pal_error *err)
 {
     pal_token_stream *stream;
+    const pal_encoding *table = NULL;
+    pal_status status = PAL_OK;
 
     if (!encoding && sink)
         return pal_error_set(err, PAL_INVALID, "an estimated count has no token ids");
+    if (encoding)
+        status = pal_table_ready(encoding, &table, err);
+    if (status != PAL_OK)
+        return status;
     stream = pal_calloc(1, sizeof *stream);
     if (!stream)
         return pal_no_memory(err);
-    stream->encoding = encoding;
+    stream->encoding = table;
     stream->sink = sink;
     stream->user = user;
     stream->begin = MARGIN;
     stream->end = MARGIN;
     if (encoding)
-        pal_walk_init(&stream->walk, encoding, sink ? stream_collect : NULL, stream);
+        pal_walk_init(&stream->walk, table, sink ? stream_collect : NULL, stream);
     *out_stream = stream;
     return PAL_OK;
 }

@@ -1,11 +1,13 @@
-/* tokens_table.c - opens tables and looks up words, ids and texts. Built-in tables are trusted,
- * because the same build made them. */
+/* tokens_table.c - makes and opens tables, and looks up words, ids and texts. Built-in tables are
+ * trusted, because the same build made their packs. */
 #include "tokens/tokens_table.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/memory.h"
 #include "tokens/tokens_builtin.h"
 
 #define PART(n) (((uint64_t)1 << (n) % 8 * 8) - 1)
@@ -63,29 +65,29 @@ void pal_table_sizes(const struct pal_encoding *head, uint64_t out_sizes[PAL_TAB
     out_sizes[PAL_TABLE_SPECIAL_BYTES] = head->special_bytes_len;
 }
 
-void pal_table_view(const struct pal_encoding *encoding, struct pal_table *out_table)
+void pal_table_view(const struct pal_encoding *head, struct pal_table *out_table)
 {
     struct pal_table *t = out_table;
 
-    t->head = encoding;
-    t->split = &pal_splits[encoding->pattern];
-    t->slots = section(encoding, PAL_TABLE_SLOTS);
-    t->displacements = section(encoding, PAL_TABLE_DISPLACEMENTS);
-    t->tokens = section(encoding, PAL_TABLE_TOKENS);
-    t->origins = section(encoding, PAL_TABLE_ORIGINS);
-    t->pairs = section(encoding, PAL_TABLE_PAIRS);
-    t->filter = section(encoding, PAL_TABLE_FILTER);
-    t->byte_pairs = section(encoding, PAL_TABLE_BYTE_PAIRS);
-    t->trie = section(encoding, PAL_TABLE_TRIE);
-    t->bytes = section(encoding, PAL_TABLE_BYTES);
-    t->ids = encoding->has_ids ? section(encoding, PAL_TABLE_IDS) : NULL;
-    t->specials = section(encoding, PAL_TABLE_SPECIALS);
-    t->special_bytes = section(encoding, PAL_TABLE_SPECIAL_BYTES);
-    t->seed = encoding->seed;
-    t->slots_len = encoding->slots_len;
-    t->token_len_max = encoding->token_len_max;
-    t->bucket_shift = 64 - encoding->bucket_bits;
-    t->pair_shift = 64 - encoding->pair_bits;
+    t->head = head;
+    t->split = &pal_splits[head->pattern];
+    t->slots = section(head, PAL_TABLE_SLOTS);
+    t->displacements = section(head, PAL_TABLE_DISPLACEMENTS);
+    t->tokens = section(head, PAL_TABLE_TOKENS);
+    t->origins = section(head, PAL_TABLE_ORIGINS);
+    t->pairs = section(head, PAL_TABLE_PAIRS);
+    t->filter = section(head, PAL_TABLE_FILTER);
+    t->byte_pairs = section(head, PAL_TABLE_BYTE_PAIRS);
+    t->trie = section(head, PAL_TABLE_TRIE);
+    t->bytes = section(head, PAL_TABLE_BYTES);
+    t->ids = head->has_ids ? section(head, PAL_TABLE_IDS) : NULL;
+    t->specials = section(head, PAL_TABLE_SPECIALS);
+    t->special_bytes = section(head, PAL_TABLE_SPECIAL_BYTES);
+    t->seed = head->seed;
+    t->slots_len = head->slots_len;
+    t->token_len_max = head->token_len_max;
+    t->bucket_shift = 64 - head->bucket_bits;
+    t->pair_shift = 64 - head->pair_bits;
 }
 
 struct pal_slot pal_table_key_any(const unsigned char *p, size_t len)
@@ -174,10 +176,60 @@ bool pal_table_text(const struct pal_table *table, uint32_t id, pal_str *out_tex
     return false;
 }
 
+/* ---- Built-in encodings ---- */
+
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+
+static const pal_encoding *pack_of(const struct pal_builtin *builtin)
+{
+    return (const pal_encoding *)(const void *)builtin->data;
+}
+
+/* The arena of the table is kept with it. */
+static pal_status make_table(
+        struct pal_builtin *builtin, const pal_encoding **out_head, pal_error *err)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_str table;
+    pal_status status;
+
+    if (!arena)
+        return pal_no_memory(err);
+    status = pal_table_unpack(pack_of(builtin), arena, &table, err);
+    if (status != PAL_OK) {
+        pal_arena_free(arena);
+        return status;
+    }
+    *out_head = (const pal_encoding *)(const void *)table.data;
+    atomic_store_explicit(&builtin->table, *out_head, memory_order_release);
+    return PAL_OK;
+}
+
+pal_status pal_table_ready(
+        const pal_encoding *encoding, const pal_encoding **out_head, pal_error *err)
+{
+    struct pal_builtin *builtin = pal_builtins;
+    pal_status status = PAL_OK;
+
+    *out_head = encoding;
+    if (memcmp(encoding->magic, PAL_PACK_MAGIC, sizeof encoding->magic) != 0)
+        return PAL_OK;
+    while (pack_of(builtin) != encoding)
+        builtin++;
+    *out_head = atomic_load_explicit(&builtin->table, memory_order_acquire);
+    if (*out_head)
+        return PAL_OK;
+    pthread_mutex_lock(&making);
+    *out_head = atomic_load_explicit(&builtin->table, memory_order_relaxed);
+    if (!*out_head)
+        status = make_table(builtin, out_head, err);
+    pthread_mutex_unlock(&making);
+    return status;
+}
+
 const pal_encoding *pal_encoding_at(size_t index)
 {
-    return index < pal_builtins_len ? (const pal_encoding *)(const void *)pal_builtins[index].data
-                                    : NULL;
+    return index < pal_builtins_len ? pack_of(&pal_builtins[index]) : NULL;
 }
 
 const pal_encoding *pal_encoding_find(pal_str name)

@@ -1,4 +1,5 @@
-/* tokens_table.h - a vocabulary as it is mapped: read-only, without pointers, ready for use.
+/* tokens_table.h - a vocabulary that is ready for use: read-only, without pointers, made from a
+ * pack (compile/compile_pack.c) or mapped from a file.
  *
  * A table is a header (struct pal_encoding, which is also the handle) and sections at offsets from
  * it. Each section is aligned to 64 bytes. All numbers are in the byte order of the machine.
@@ -22,6 +23,7 @@
 #include "tokens/split/split.h"
 
 #define PAL_TABLE_MAGIC "PALTOKEN"
+#define PAL_PACK_MAGIC "PALPACK"
 #define PAL_TABLE_VERSION 3u
 #define PAL_TABLE_ORDER 0x01020304u /* has another value if the byte order differs */
 #define PAL_TABLE_NAME_MAX 63
@@ -149,7 +151,18 @@ struct pal_table {
 /* Computes the sizes of the sections from the header. */
 void pal_table_sizes(const struct pal_encoding *head, uint64_t out_sizes[PAL_TABLE_SECTIONS]);
 
-void pal_table_view(const struct pal_encoding *encoding, struct pal_table *out_table);
+/* Returns the table of an encoding. The table of a built-in one is made on its first use, which
+ * takes a tenth of a second, and is kept. Another thread that needs the same table waits.
+ * PAL_NO_MEMORY is the only error; the next call tries again. */
+PAL_CHECKED pal_status pal_table_ready(
+        const pal_encoding *encoding, const pal_encoding **out_head, pal_error *err);
+
+/* Makes the table of a pack, in the arena. PAL_NO_MEMORY is the only error. */
+PAL_CHECKED pal_status pal_table_unpack(
+        const struct pal_encoding *pack, pal_arena *arena, pal_str *out_table, pal_error *err);
+
+/* `head` is that of a table, not of a pack. */
+void pal_table_view(const struct pal_encoding *head, struct pal_table *out_table);
 
 /* Checks everything that the code relies on, for tables from outside. After it, no text can lead
  * outside the table or into an endless loop. PAL_CORRUPT: `err` says what is wrong. `data` must be

@@ -17,13 +17,17 @@ pal_status pal_tokens_count(
         const pal_encoding *encoding, pal_str text, uint64_t *out_tokens, pal_error *err)
 {
     struct pal_walk walk;
+    const pal_encoding *table;
     pal_status status;
 
     if (!encoding) {
         *out_tokens = pal_tokens_estimate(text);
         return PAL_OK;
     }
-    pal_walk_init(&walk, encoding, NULL, NULL);
+    status = pal_table_ready(encoding, &table, err);
+    if (status != PAL_OK)
+        return status;
+    pal_walk_init(&walk, table, NULL, NULL);
     if (text.len > 0)
         pal_walk_text(&walk, bytes_of(text), text.len, true);
     status = walk_status(&walk, err);
@@ -57,11 +61,15 @@ pal_status pal_tokens_encode(const pal_encoding *encoding, pal_str text, pal_are
     struct pal_walk walk;
     struct ids ids = {0};
     pal_token_ids result = {0};
+    const pal_encoding *table;
     pal_status status;
 
     if (!encoding)
         return pal_error_set(err, PAL_INVALID, "an estimated count has no token ids");
-    pal_walk_init(&walk, encoding, ids_append, &ids);
+    status = pal_table_ready(encoding, &table, err);
+    if (status != PAL_OK)
+        return status;
+    pal_walk_init(&walk, table, ids_append, &ids);
     if (text.len > 0) {
         pal_walk_text(&walk, bytes_of(text), text.len, true);
         pal_walk_flush(&walk);
@@ -85,14 +93,19 @@ pal_status pal_tokens_encode(const pal_encoding *encoding, pal_str text, pal_are
 pal_status pal_tokens_decode(const pal_encoding *encoding, const uint32_t *ids, size_t ids_len,
         pal_arena *arena, pal_str *out_text, pal_error *err)
 {
+    const pal_encoding *head;
     struct pal_table table;
     pal_str part;
     size_t len = 0;
     char *text;
+    pal_status status;
 
     if (!encoding)
         return pal_error_set(err, PAL_INVALID, "an estimated count has no token ids");
-    pal_table_view(encoding, &table);
+    status = pal_table_ready(encoding, &head, err);
+    if (status != PAL_OK)
+        return status;
+    pal_table_view(head, &table);
     for (size_t i = 0; i < ids_len; i++) {
         if (!pal_table_text(&table, ids[i], &part)) {
             return pal_error_set(err, PAL_INVALID, "'%.*s' has no token %u",

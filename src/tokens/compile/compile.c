@@ -61,17 +61,16 @@ static pal_status specials_read(
     return PAL_OK;
 }
 
-/* All parts of the table. */
+/* The table, and what it is made of. The sections are written in place. */
 struct parts {
-    struct pal_vocab vocab;
-    struct pal_compiled_trie trie;
+    const struct pal_vocab *vocab;
+    const struct pal_compiled_trie *trie;
     struct pal_compiled_hash hash;
     struct specials specials;
     struct pal_token *tokens;
     struct pal_origin *origins;
     unsigned char *bytes;
-    uint32_t bytes_len;
-    uint32_t *ids;
+    uint32_t *ids; /* NULL: each id is the token's number plus a constant */
     uint32_t *pairs;
     uint8_t *filter;
     struct pal_byte_pair *byte_pairs;
@@ -81,13 +80,13 @@ struct parts {
 /* Fills in everything except the tokens, which pairs_fill() adds. */
 static void byte_pairs_begin(struct parts *parts)
 {
-    const struct pal_vocab *vocab = &parts->vocab;
+    const struct pal_vocab *vocab = parts->vocab;
 
     for (unsigned i = 0; i < 256 * 256; i++) {
         parts->byte_pairs[i] = (struct pal_byte_pair){
                 .token = PAL_TOKEN_NONE,
                 .lowest = PAL_TOKEN_NONE,
-                .base = pal_trie_two(parts->trie.places, parts->trie.root, i >> 8, i & 255),
+                .base = pal_trie_two(parts->trie->places, parts->trie->root, i >> 8, i & 255),
         };
     }
     for (uint32_t i = vocab->len; i-- > PAL_TOKEN_FIRST;) {
@@ -100,7 +99,7 @@ static void byte_pairs_begin(struct parts *parts)
 
 static void pairs_fill(struct parts *parts)
 {
-    const struct pal_vocab *vocab = &parts->vocab;
+    const struct pal_vocab *vocab = parts->vocab;
     uint32_t mask = (1u << parts->pair_bits) - 1;
 
     for (uint32_t i = PAL_TOKEN_FIRST; i < vocab->len; i++) {
@@ -124,7 +123,7 @@ static void pairs_fill(struct parts *parts)
 
 static void tokens_fill(struct parts *parts)
 {
-    const struct pal_vocab *vocab = &parts->vocab;
+    const struct pal_vocab *vocab = parts->vocab;
     uint32_t at = 0;
 
     for (uint32_t i = 0; i < vocab->len; i++) {
@@ -136,33 +135,9 @@ static void tokens_fill(struct parts *parts)
                 .start = at, .left = token->left, .right = token->right};
         memcpy(parts->bytes + at, token->bytes, token->len);
         at += token->len;
-        if (i >= PAL_TOKEN_FIRST)
+        if (i >= PAL_TOKEN_FIRST && parts->ids)
             parts->ids[i - PAL_TOKEN_FIRST] = token->id;
     }
-}
-
-static pal_status arrays_make(struct parts *parts, pal_arena *arena, pal_error *err)
-{
-    const struct pal_vocab *vocab = &parts->vocab;
-
-    for (uint32_t i = 0; i < vocab->len; i++)
-        parts->bytes_len += vocab->tokens[i].len;
-    parts->pair_bits = 8;
-    while ((1u << parts->pair_bits) < vocab->len + vocab->len / 4)
-        parts->pair_bits++;
-    parts->tokens = pal_arena_array(arena, vocab->len, sizeof parts->tokens[0]);
-    parts->origins = pal_arena_array(arena, vocab->len, sizeof parts->origins[0]);
-    parts->bytes = pal_arena_alloc(arena, parts->bytes_len);
-    parts->ids = pal_arena_array(arena, vocab->len, sizeof parts->ids[0]);
-    parts->byte_pairs = pal_arena_array(arena, 256 * 256, sizeof parts->byte_pairs[0]);
-    parts->filter = pal_arena_alloc(arena, (size_t)1 << parts->pair_bits);
-    parts->pairs = pal_arena_array(arena, (size_t)1 << parts->pair_bits, sizeof parts->pairs[0]);
-    if (pal_arena_failure(arena) != PAL_OK)
-        return pal_no_memory(err);
-    tokens_fill(parts);
-    byte_pairs_begin(parts);
-    pairs_fill(parts);
-    return pal_compile_spines(vocab, arena, parts->tokens, err);
 }
 
 /* Returns whether each id is the token's number plus a constant. Then the ids need not be
@@ -178,7 +153,7 @@ static bool ids_are_even(const struct pal_vocab *vocab)
 static void head_fill(
         struct pal_encoding *head, const pal_vocabulary *vocabulary, const struct parts *parts)
 {
-    const struct pal_vocab *vocab = &parts->vocab;
+    const struct pal_vocab *vocab = parts->vocab;
 
     memcpy(head->magic, PAL_TABLE_MAGIC, sizeof head->magic);
     head->version = PAL_TABLE_VERSION;
@@ -193,6 +168,7 @@ static void head_fill(
 
         head->ids_end = token->id >= head->ids_end ? token->id + 1 : head->ids_end;
         head->token_len_max = token->len > head->token_len_max ? token->len : head->token_len_max;
+        head->bytes_len += token->len;
         if (i < PAL_TOKEN_FIRST)
             head->byte_ids[i] = token->id;
     }
@@ -201,12 +177,10 @@ static void head_fill(
         head->id_shift = vocab->tokens[PAL_TOKEN_FIRST].id - PAL_TOKEN_FIRST;
     head->slots_len = parts->hash.slots_len;
     head->bucket_bits = parts->hash.bucket_bits;
-    head->seed = parts->hash.seed;
     head->pair_bits = parts->pair_bits;
-    head->trie_len = parts->trie.len;
-    head->trie_root = parts->trie.root;
-    head->trie_tokens = parts->trie.tokens_len;
-    head->bytes_len = parts->bytes_len;
+    head->trie_len = parts->trie->len;
+    head->trie_root = parts->trie->root;
+    head->trie_tokens = parts->trie->tokens_len;
     head->specials_len = parts->specials.len;
     head->special_bytes_len = parts->specials.bytes_len;
 }
@@ -226,65 +200,76 @@ static uint64_t sections_place(struct pal_encoding *head, uint64_t sizes[PAL_TAB
     return at;
 }
 
-static pal_status table_write(const pal_vocabulary *vocabulary, const struct parts *parts,
-        pal_arena *arena, pal_str *out_table, pal_error *err)
+/* Points the parts to the sections, and copies those that exist already. */
+static void sections_begin(struct parts *parts, char *table, const struct pal_encoding *head,
+        const uint64_t sizes[PAL_TABLE_SECTIONS])
 {
-    const void *sources[PAL_TABLE_SECTIONS] = {
-            [PAL_TABLE_SLOTS] = parts->hash.slots,
-            [PAL_TABLE_DISPLACEMENTS] = parts->hash.displacements,
-            [PAL_TABLE_TOKENS] = parts->tokens,
-            [PAL_TABLE_ORIGINS] = parts->origins,
-            [PAL_TABLE_PAIRS] = parts->pairs,
-            [PAL_TABLE_FILTER] = parts->filter,
-            [PAL_TABLE_BYTE_PAIRS] = parts->byte_pairs,
-            [PAL_TABLE_TRIE] = parts->trie.places,
-            [PAL_TABLE_BYTES] = parts->bytes,
-            [PAL_TABLE_IDS] = parts->ids,
-            [PAL_TABLE_SPECIALS] = parts->specials.list,
-            [PAL_TABLE_SPECIAL_BYTES] = parts->specials.bytes,
-    };
+    void *sections[PAL_TABLE_SECTIONS];
+
+    memcpy(table, head, sizeof *head);
+    for (int i = 0; i < PAL_TABLE_SECTIONS; i++)
+        sections[i] = table + head->offsets[i];
+    parts->hash.slots = sections[PAL_TABLE_SLOTS];
+    parts->hash.displacements = sections[PAL_TABLE_DISPLACEMENTS];
+    parts->tokens = sections[PAL_TABLE_TOKENS];
+    parts->origins = sections[PAL_TABLE_ORIGINS];
+    parts->pairs = sections[PAL_TABLE_PAIRS];
+    parts->filter = sections[PAL_TABLE_FILTER];
+    parts->byte_pairs = sections[PAL_TABLE_BYTE_PAIRS];
+    parts->bytes = sections[PAL_TABLE_BYTES];
+    parts->ids = head->has_ids ? sections[PAL_TABLE_IDS] : NULL;
+    memcpy(sections[PAL_TABLE_TRIE], parts->trie->places, sizes[PAL_TABLE_TRIE]);
+    memcpy(sections[PAL_TABLE_SPECIALS], parts->specials.list, sizes[PAL_TABLE_SPECIALS]);
+    memcpy(sections[PAL_TABLE_SPECIAL_BYTES], parts->specials.bytes,
+            sizes[PAL_TABLE_SPECIAL_BYTES]);
+}
+
+static pal_status table_make(const pal_vocabulary *vocabulary, struct parts *parts,
+        pal_arena *work, pal_arena *arena, pal_str *out_table, pal_error *err)
+{
     struct pal_encoding head = {0};
     uint64_t sizes[PAL_TABLE_SECTIONS];
     char *table;
+    pal_status status;
 
+    parts->pair_bits = 8;
+    while ((1u << parts->pair_bits) < parts->vocab->len + parts->vocab->len / 4)
+        parts->pair_bits++;
+    pal_compile_hash_size(parts->vocab, &parts->hash);
     head_fill(&head, vocabulary, parts);
     table = pal_arena_alloc(arena, sections_place(&head, sizes));
     if (!table)
         return pal_no_memory(err);
-    memcpy(table, &head, sizeof head);
-    for (int i = 0; i < PAL_TABLE_SECTIONS; i++)
-        memcpy(table + head.offsets[i], sources[i], sizes[i]);
+    sections_begin(parts, table, &head, sizes);
+    status = pal_compile_hash(parts->vocab, work, &parts->hash, err);
+    if (status != PAL_OK)
+        return status;
+    ((struct pal_encoding *)(void *)table)->seed = parts->hash.seed;
+    tokens_fill(parts);
+    byte_pairs_begin(parts);
+    pairs_fill(parts);
     *out_table = pal_str_make(table, (size_t)head.size);
-    return PAL_OK;
+    return pal_compile_spines(parts->vocab, work, parts->tokens, err);
 }
 
-static pal_status compile(
-        const pal_vocabulary *vocabulary, struct parts *parts, pal_arena *arena, pal_error *err)
+pal_status pal_compile_table(const pal_vocabulary *vocabulary, struct pal_vocab *vocab,
+        pal_arena *work, pal_arena *arena, pal_str *out_table, pal_error *err)
 {
-    pal_status status = pal_vocab_read(&parts->vocab, vocabulary->tokens, arena, err);
-    if (status != PAL_OK)
-        return status;
-    status = specials_read(&parts->specials, vocabulary->special, arena, err);
-    if (status != PAL_OK)
-        return status;
-    status = pal_vocab_merge(&parts->vocab, err);
-    if (status != PAL_OK)
-        return status;
-    status = pal_compile_trie(&parts->vocab, arena, &parts->trie, err);
-    if (status != PAL_OK)
-        return status;
-    status = pal_compile_hash(&parts->vocab, arena, &parts->hash, err);
-    if (status != PAL_OK)
-        return status;
-    return arrays_make(parts, arena, err);
+    struct pal_compiled_trie trie;
+    struct parts parts = {.vocab = vocab, .trie = &trie};
+    pal_status status = specials_read(&parts.specials, vocabulary->special, work, err);
+
+    if (status == PAL_OK)
+        status = pal_compile_trie(vocab, work, &trie, err);
+    if (status == PAL_OK)
+        status = table_make(vocabulary, &parts, work, arena, out_table, err);
+    return status;
 }
 
-/* Works in a temporary arena, so that only the table remains in the caller's arena. */
-pal_status pal_encoding_compile(
-        const pal_vocabulary *vocabulary, pal_arena *arena, pal_str *out_table, pal_error *err)
+/* Reads a vocabulary and finds its merges, in `work`, and makes the table in `arena`. */
+static pal_status compile(const pal_vocabulary *vocabulary, struct pal_vocab *vocab,
+        pal_arena *work, pal_arena *arena, pal_str *out_table, pal_error *err)
 {
-    struct parts parts = {0};
-    pal_arena *work;
     pal_status status;
 
     if (vocabulary->name.len == 0 || vocabulary->name.len > PAL_TABLE_NAME_MAX)
@@ -294,12 +279,43 @@ pal_status pal_encoding_compile(
         return pal_error_set(
                 err, PAL_INVALID, "unknown pattern '%.*s'", PAL_STR_ARG(vocabulary->pattern));
     }
-    work = pal_arena_new(0);
+    status = pal_vocab_read(vocab, vocabulary->tokens, work, err);
+    if (status == PAL_OK)
+        status = pal_vocab_merge(vocab, err);
+    if (status == PAL_OK)
+        status = pal_compile_table(vocabulary, vocab, work, arena, out_table, err);
+    return status;
+}
+
+pal_status pal_encoding_compile(
+        const pal_vocabulary *vocabulary, pal_arena *arena, pal_str *out_table, pal_error *err)
+{
+    struct pal_vocab vocab = {0};
+    pal_arena *work = pal_arena_new(0);
+    pal_status status;
+
     if (!work)
         return pal_no_memory(err);
-    status = compile(vocabulary, &parts, work, err);
-    if (status == PAL_OK)
-        status = table_write(vocabulary, &parts, arena, out_table, err);
+    status = compile(vocabulary, &vocab, work, arena, out_table, err);
+    pal_arena_free(work);
+    return status;
+}
+
+pal_status pal_compile_pack(
+        const pal_vocabulary *vocabulary, pal_arena *arena, pal_str *out_pack, pal_error *err)
+{
+    struct pal_vocab vocab = {0};
+    pal_arena *work = pal_arena_new(0);
+    pal_str table;
+    pal_status status;
+
+    if (!work)
+        return pal_no_memory(err);
+    status = compile(vocabulary, &vocab, work, work, &table, err);
+    if (status == PAL_OK) {
+        status = pal_vocab_pack(&vocab, (const struct pal_encoding *)(const void *)table.data,
+                vocabulary->special, arena, out_pack, err);
+    }
     pal_arena_free(work);
     return status;
 }

@@ -32,6 +32,19 @@ pal_status pal_vocab_read(struct pal_vocab *vocab, pal_str text, pal_arena *aren
 /* Finds the two tokens that make each token, if there are any. */
 pal_status pal_vocab_merge(struct pal_vocab *vocab, pal_error *err);
 
+/* Makes the table of a vocabulary whose merges are known: `vocabulary` has its name, pattern and
+ * special tokens. Works in `work`; only the table is in `arena`. */
+pal_status pal_compile_table(const pal_vocabulary *vocabulary, struct pal_vocab *vocab,
+        pal_arena *work, pal_arena *arena, pal_str *out_table, pal_error *err);
+
+/* Writes a vocabulary as a pack. `head` is the header of its table. */
+pal_status pal_vocab_pack(const struct pal_vocab *vocab, const struct pal_encoding *head,
+        pal_str special, pal_arena *arena, pal_str *out_pack, pal_error *err);
+
+/* Makes the pack of a vocabulary, for the build. */
+pal_status pal_compile_pack(
+        const pal_vocabulary *vocabulary, pal_arena *arena, pal_str *out_pack, pal_error *err);
+
 struct pal_compiled_trie {
     struct pal_place *places;
     uint32_t len;
@@ -55,6 +68,10 @@ struct pal_compiled_hash {
 pal_status pal_compile_spines(const struct pal_vocab *vocab, pal_arena *arena,
         struct pal_token *tokens, pal_error *err);
 
+/* Sets the sizes. */
+void pal_compile_hash_size(const struct pal_vocab *vocab, struct pal_compiled_hash *out_hash);
+
+/* Fills the arrays that the caller has made, and sets the seed. */
 pal_status pal_compile_hash(const struct pal_vocab *vocab, pal_arena *arena,
         struct pal_compiled_hash *out_hash, pal_error *err);
 

@@ -110,16 +110,9 @@ static bool slots_fill(struct hash_table *h)
 
 static pal_status hash_table_init(struct hash_table *h, pal_arena *arena, pal_error *err)
 {
-    struct pal_compiled_hash *out = h->out;
     uint32_t len = h->vocab->len;
 
-    out->slots_len = len + len / 32 + 1;
-    out->bucket_bits = 4;
-    while ((1u << out->bucket_bits) < len / 4)
-        out->bucket_bits++;
-    h->buckets = 1u << out->bucket_bits;
-    out->slots = pal_arena_array(arena, out->slots_len, sizeof out->slots[0]);
-    out->displacements = pal_arena_array(arena, h->buckets, sizeof out->displacements[0]);
+    h->buckets = 1u << h->out->bucket_bits;
     h->keys = pal_arena_array(arena, len, sizeof h->keys[0]);
     h->hashes = pal_arena_array(arena, len, sizeof h->hashes[0]);
     h->starts = pal_arena_array(arena, h->buckets + 1, sizeof h->starts[0]);
@@ -130,6 +123,14 @@ static pal_status hash_table_init(struct hash_table *h, pal_arena *arena, pal_er
     for (uint32_t i = 0; i < len; i++)
         h->keys[i] = pal_table_key_any(h->vocab->tokens[i].bytes, h->vocab->tokens[i].len);
     return PAL_OK;
+}
+
+void pal_compile_hash_size(const struct pal_vocab *vocab, struct pal_compiled_hash *out_hash)
+{
+    out_hash->slots_len = vocab->len + vocab->len / 32 + 1;
+    out_hash->bucket_bits = 4;
+    while ((1u << out_hash->bucket_bits) < vocab->len / 4)
+        out_hash->bucket_bits++;
 }
 
 pal_status pal_compile_hash(const struct pal_vocab *vocab, pal_arena *arena,

@@ -1,10 +1,12 @@
 /* test_tokens_table.c - vocabularies become tables, errors in a vocabulary are reported with their
  * line, and a table from outside can do no harm, whatever bytes it has. */
+#include <pthread.h>
 #include <unistd.h>
 #include "base/memory.h"
 #include "support/tap.h"
 #include "support/vocab_random.h"
 #include "tokens/tokens_builtin.h"
+#include "tokens/compile/compile.h"
 #include "tokens/tokens_table.h"
 
 static pal_arena *arena;
@@ -64,6 +66,86 @@ static void ids_match_the_vocabulary(void)
             pal_tokens_encode(encoding, pal_str_of("<|end|>"), arena, &ids, &err), PAL_OK, &err);
     CHECK_THAT(ids.len, >, 1);
     free(v);
+}
+
+static pal_vocabulary vocabulary_of(const vocab *v, unsigned id_step, unsigned id_first)
+{
+    return (pal_vocabulary){.name = pal_str_of("packed"),
+            .pattern = pal_str_of("cl100k"),
+            .tokens = vocab_text(v, id_step, id_first, arena),
+            .special = pal_str_of("<|a b|> 90000\n<|end|> 90001\n")};
+}
+
+/* The vocabularies have tokens that merging does not make, and ids with gaps. */
+static void a_pack_becomes_the_same_table(void)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        vocab *v = vocab_new(i + 1, "abc", 40 * i);
+        pal_vocabulary vocabulary = vocabulary_of(v, i % 3 + 1, i * 100);
+        pal_str direct = {0}, pack = {0}, table = {0};
+        const pal_encoding *packed;
+        pal_error err;
+
+        CHECK_STATUS(pal_encoding_compile(&vocabulary, arena, &direct, &err), PAL_OK, &err);
+        CHECK_STATUS(pal_compile_pack(&vocabulary, arena, &pack, &err), PAL_OK, &err);
+        packed = (const pal_encoding *)(const void *)pack.data;
+        CHECK_STR(pal_encoding_name(packed), "packed");
+        CHECK_EQ(pal_encoding_size(packed), 90002);
+        CHECK_STATUS(pal_table_unpack(packed, arena, &table, &err), PAL_OK, &err);
+        if (!CHECK_EQ(table.len, direct.len))
+            break;
+        CHECK_EQ(memcmp(table.data, direct.data, direct.len), 0);
+        free(v);
+    }
+}
+
+/* Fails each allocation of the first count, one after another, until it succeeds. */
+static void a_first_count_without_memory_can_be_repeated(void)
+{
+    const pal_encoding *encoding = pal_encoding_find(pal_str_of("r50k_base"));
+    uint64_t count = 0;
+    uint64_t nth = 0;
+    pal_status status;
+    pal_error err;
+
+    if (!encoding)
+        return; /* built without vocabularies */
+    do {
+        pal_memory_fail_at(++nth, 0);
+        status = pal_tokens_count(encoding, pal_str_of("hello world"), &count, &err);
+        pal_memory_fail_at(0, 0);
+        if (status != PAL_OK)
+            CHECK_STR(err.message, "out of memory");
+    } while (status == PAL_NO_MEMORY);
+    CHECK_STATUS(status, PAL_OK, &err);
+    CHECK_EQ(count, 2);
+    CHECK_THAT(nth, >, 10);
+}
+
+static void *count_once(void *user)
+{
+    uint64_t *count = user;
+
+    if (pal_tokens_count(pal_encoding_find(pal_str_of("claude")), pal_str_of("hello world"), count,
+                NULL) != PAL_OK)
+        *count = 0;
+    return NULL;
+}
+
+static void threads_share_a_first_count(void)
+{
+    enum { THREADS = 8 };
+    pthread_t threads[THREADS];
+    uint64_t counts[THREADS] = {0};
+
+    if (!pal_encoding_find(pal_str_of("claude")))
+        return; /* built without vocabularies */
+    for (int i = 0; i < THREADS; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, count_once, &counts[i]), 0);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK_EQ(counts[i], 2);
+    }
 }
 
 /* Whether a vocabulary with these lines after valid ones is refused with this reason: '#' stands
@@ -200,11 +282,15 @@ static void built_in_tables_are_found_by_name(void)
     for (size_t i = 0; i < pal_builtins_len; i++) {
         const struct pal_builtin *builtin = &pal_builtins[i];
         const pal_encoding *encoding = pal_encoding_at(i);
+        const pal_encoding *table = NULL;
+        const pal_encoding *again = NULL;
 
         CHECK_PTR(pal_encoding_find(pal_str_of(builtin->name)), encoding);
         CHECK_STR(pal_encoding_name(encoding), builtin->name);
-        CHECK_STATUS(pal_table_check(builtin->data, (size_t)(builtin->end - builtin->data), NULL),
-                PAL_OK);
+        CHECK_STATUS(pal_table_ready(encoding, &table, NULL), PAL_OK);
+        CHECK_STATUS(pal_table_check((const unsigned char *)table, table->size, NULL), PAL_OK);
+        CHECK_STATUS(pal_table_ready(encoding, &again, NULL), PAL_OK);
+        CHECK_PTR(again, table);
         use(encoding);
     }
 }
@@ -239,6 +325,9 @@ int main(void)
 {
     arena = pal_arena_new(0);
     RUN(ids_match_the_vocabulary);
+    RUN(a_pack_becomes_the_same_table);
+    RUN(a_first_count_without_memory_can_be_repeated);
+    RUN(threads_share_a_first_count);
     RUN(bad_vocabularies_are_refused);
     RUN(a_table_file_is_mapped);
     RUN(a_damaged_table_is_harmless);
