@@ -3,9 +3,12 @@
 //     ninja -C build-test/gcc page-pictures
 //
 // PAGE_PICTURES names their directory. With PAGE_PICTURES_PNG=1 they are PNG files.
+import { once } from 'node:events';
 import fs from 'node:fs';
+import http from 'node:http';
 import path from 'node:path';
 import { after } from 'node:test';
+import { MockModel } from '../conformance/mock-model.mjs';
 import { closeBrowser, pageTest } from './browser.mjs';
 
 const directory = process.env.PAGE_PICTURES;
@@ -152,21 +155,51 @@ pageTest('why, and live', DESKTOP, async (all) => {
     await api('POST', `sessions/${running}/turns`, { background: true, message: '<<hang>>' });
     await tab.goto(`${base}/#/live`);
     await tab.waitForSelector('.waits .card.ask');
+<<<<<<< HEAD
     await tab.waitForSelector('.sheet :text("Import of May")');
+=======
+    await tab.waitForSelector('tr:has-text("Import of May")');
+>>>>>>> eeb62440 (docs: show a turn and usage in pictures)
     await picture(tab, context, 'page-live');
 });
 
 const PRICES = { server: { config: 'models:\n  - {name: mock-model, context: 12000, output: 1000, '
     + 'price: {input: 400, cache_read: 40, output: 1600}}\n' } };
 
-pageTest('a turn', { ...DESKTOP, ...PRICES }, async (all) => {
-    const { api, s, context } = all;
-    const id = await s.session({ title: 'The seat map is slow on Fridays' });
-    await api('POST', `sessions/${id}/messages`, { messages: [story[0], story[1], story[2]] });
-    const look = '<<tool search_output {"handle":"slow_queries","text":"seat"}>><<hang ms=';
-    await api('POST', `sessions/${id}/turns`, { message: `${story[1].content} ${look}700>><<next>>`
-        + `${look.replace('slow_queries', 'indexes')}400>><<next>><<hang ms=900>><<say There is no `
-        + 'index on (show_id, row), so each seat map reads all three shows of the evening.>>' });
+// A model that answers the question by a script, which the page does not show.
+const scripted = (question, script) => async (t) => {
+    const mock = new MockModel();
+    const url = await mock.listen();
+    const server = http.createServer(async (request, response) => {
+        const pieces = [];
+
+        for await (const piece of request) pieces.push(piece);
+        const body = Buffer.concat(pieces).toString()
+            .replace(question, question + JSON.stringify(script).slice(1, -1));
+        const answer = await fetch(url + request.url, { method: request.method,
+            headers: { 'content-type': 'application/json' }, ...(body && { body }) });
+        response.writeHead(answer.status, { 'content-type': answer.headers.get('content-type') });
+        response.end(Buffer.from(await answer.arrayBuffer()));
+    });
+    t.after(() => {
+        server.close();
+        return mock.close();
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    return { url: `http://127.0.0.1:${server.address().port}` };
+};
+
+const QUESTION = 'Did we speak about the seats or the payments before?';
+const look = (word, ms) => `<<tool recall {"text":"${word}"}>><<hang ms=${ms}>>`;
+const ANSWER = 'About the seats, yes: the seat map is slow on Friday evenings, because there is no index '
+    + 'on `(show_id, row)`. About the payments only that I must not touch their table.';
+
+pageTest('a turn', { ...DESKTOP, ...PRICES, model: scripted(QUESTION, `${look('seat', 700)}<<next>>`
+    + `${look('payment', 400)}<<next>><<hang ms=900>><<say ${ANSWER}>>`) }, async (all) => {
+    const { api, context } = all;
+    const id = await tell(all);
+    await api('POST', `sessions/${id}/turns`, { message: QUESTION });
     const tab = await all.open(`#/s/${id}?p=turn`);
     await tab.waitForSelector('.spans li:nth-child(5)');
     await tab.click('.spans li:nth-child(2) summary');
