@@ -29,11 +29,11 @@
  * the tokens are guessed there (tokens_runs.h) and only checked. A wrong guess costs time but never
  * changes the result.
  *
- * A place k of a long text is final if it is a border whatever follows. This is the case if merging
- * gives a border at k for each beginning of the text that ends within the last token_len_max bytes,
- * because the row of any longer text must pass through one of those ends. Rows are unique, so each
- * end has one last token. Walking all compatible tokens from k on finds all ends whose rows pass
- * k. */
+ * A place k of a long text is final if it is a border whatever follows. To find out, consider each
+ * beginning of the text that ends within the last token_len_max bytes. The row of any longer text
+ * must pass through one of these ends. So k is final if merging gives a border at k for all of
+ * them. Rows are unique, so each end has one last token. Walking all compatible tokens from k on
+ * finds all ends whose rows pass k. */
 #include "tokens/tokens_merge.h"
 #include <assert.h>
 #include "base/memory.h"

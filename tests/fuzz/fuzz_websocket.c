@@ -9,9 +9,13 @@
  *   #ABbytes                                  one frame: A is its first byte, B how it is written
  *   RAW bytes                                 bytes without any frame
  *
- * "$0" is replaced by the newest id in the messages of this connection, "$1" by the one before. The
- * bits of B: 1 no mask, 2 a length of 16 bits, 4 a length of 64 bits, 8 a length that is larger than
- * the payload, 16 a mask that is not zero, 32 the frame is cut in the middle. */
+ * "$0" is replaced by the newest id in the messages of this connection, "$1" by the one before.
+ *
+ * The bits of B:
+ *
+ *   1  no mask                4  a length of 64 bits                    16  a mask that is not zero
+ *   2  a length of 16 bits    8  a length larger than the payload       32  the frame is cut
+ */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,9 +2,11 @@
  * transcript*.c files and the files of the formats only.
  *
  * Each line is parsed into an arena that is emptied for the next line. Values that must live longer
- * are copied: properties of the session into an arena that lives as long as the reader, messages
- * that wait for their other parts into one that is emptied when they are returned, and returned
- * items into the caller's arena. */
+ * are copied:
+ *
+ *   properties of the session       into an arena that lives as long as the reader
+ *   messages that wait for parts    into an arena that is emptied when they are returned
+ *   returned items                  into the caller's arena */
 #ifndef PAL_TRANSCRIPT_READER_H
 #define PAL_TRANSCRIPT_READER_H
 
@@ -12,9 +14,7 @@
 #include "base/map.h"
 #include "dialect/transcript/transcript.h"
 
-#define PAL_TRANSCRIPT_HELD_MAX                                                                    \
-    512 /* messages that wait; more of them are given out as they are                              \
-         */
+#define PAL_TRANSCRIPT_HELD_MAX 512 /* messages that wait; further ones are returned unchanged */
 
 typedef struct pal_held {
     pal_message message;

@@ -1,11 +1,13 @@
 /* oauth.h - access tokens for an MCP server on the network: finds its authorization server, gets
  * tokens, keeps them in a file and renews them.
  *
- * The rules are those of MCP's authorization (revisions 2025-03-26 to 2026-07-28): metadata of the
- * MCP server (RFC 9728) and of the authorization server (RFC 8414), dynamic registration (RFC 7591)
- * or client id metadata documents, PKCE, resource indicators (RFC 8707) and `iss` (RFC 9207), and
- * the extensions for client credentials, workload identities, enterprise-managed authorization and
- * tokens that are bound to a key (DPoP).
+ * The rules are those of MCP's authorization, revisions 2025-03-26 to 2026-07-28:
+ *
+ *   metadata of the MCP server (RFC 9728) and of the authorization server (RFC 8414)
+ *   dynamic registration (RFC 7591), or client id metadata documents
+ *   PKCE, resource indicators (RFC 8707) and `iss` (RFC 9207)
+ *   the extensions for client credentials, workload identities, enterprise-managed authorization
+ *   and tokens that are bound to a key (DPoP)
  *
  * A token is sent only to the URL of the configuration. Tokens, secrets and codes are never part of
  * an error text. All functions must be called on the loop, and all callbacks run on it. */

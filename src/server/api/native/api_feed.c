@@ -5,8 +5,8 @@
  *   data: {"session_id":"...","what":"messages","last_seq":4}
  *
  * A tenant whose feed was ever read has a ring of its newest events, so that a disconnected reader
- * can continue. An id names the ring and the event's number in it. If the id names another ring (of
- * an earlier server, or one that was dropped), or an event that is no longer in the ring, the
+ * can continue. An id names the ring and the event's number in it. The id can name a ring of an
+ * earlier server, a ring that was dropped, or an event that is no longer in the ring. Then the
  * reader gets the event "lost" and must read the sessions again. Before the first reader of a
  * tenant connects, no events are kept for that tenant.
  *
