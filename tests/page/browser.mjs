@@ -5,6 +5,7 @@ import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { installPackages } from '../support/packages.mjs';
 import { serveModel } from '../server/model.mjs';
 import { makeKey, workspace } from '../server/support.mjs';
@@ -25,6 +26,10 @@ export const skip = fs.existsSync(CHROMIUM)
 const need = createRequire(path.join(path.resolve(directory), 'package.json'));
 // A directory with files of the page that replace the built-in ones.
 const from = process.env.PAGE_FROM;
+const source = fileURLToPath(new URL('../../src/page', import.meta.url));
+// The path of a file of the page.
+export const fileOf = (name) => [from ?? source, source].map((dir) => path.join(dir, name))
+    .find((file) => fs.existsSync(file));
 const axeFile = skip ? '' : need.resolve('axe-core/axe.min.js');
 let browser = null;
 
@@ -74,8 +79,10 @@ export function pageTest(name, options, fn) {
         options.prepare?.(dir);
         const key = options.role && makeKey(dir, '--role', options.role).key;
         const model = await options.model?.(t);
-        const config = from && { config: `server:\n  page_dir: ${from}\n` };
-        const s = await serveModel(t, { dir, ...config, ...options.server, ...(model && { model }) });
+        const isReplaced = from && !options.server?.config?.includes('page_dir');
+        const config = [options.server?.config, isReplaced && `server:\n  page_dir: ${from}\n`]
+            .filter(Boolean).join('');
+        const s = await serveModel(t, { dir, ...options.server, config, ...(model && { model }) });
         if (key && !(await s.get('/api/v1/me', { key })).json.features.includes('login')) {
             t.skip('the server has no logins');
             return;

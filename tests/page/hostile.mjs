@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { lexer } from '../../src/page/fences.js';
-import { pageTest, say } from './browser.mjs';
+import { fileOf, pageTest, say } from './browser.mjs';
 
 const OUT = 'https://evil.example';
 const corpus = [
@@ -75,6 +75,48 @@ pageTest('hostile texts become harmless elements', async ({ open, api, s }) => {
     assert.equal(await tab.textContent('.session .name'), corpus[0]);
 });
 
+pageTest('hostile texts in the inspector and the palette are only text', async ({ open, api, s }) => {
+    const [script, image] = corpus;
+    const id = await s.session({ title: `${image} \u202etxt`, key: script });
+    await api('POST', `sessions/${id}/messages`, { messages: [{ role: 'system', content: script },
+        ...corpus.map((content, i) => ({ role: i % 2 ? 'assistant' : 'user', content, model: image })),
+        { role: 'user', content: 'last' }] });
+    for (const at of [10, 20])
+        await api('POST', `sessions/${id}/compact`, { cut_seq: at, summary: `${at}\n${corpus.join('\n')}` });
+    await api('POST', `sessions/${id}/fork`, { at_seq: 4, title: image });
+    const tab = await open(`#/s/${id}?p=window&full=1&vs=strategy:none`);
+    await tab.evaluate(() => {
+        window.violations = [];
+        document.addEventListener('securitypolicyviolation', (event) =>
+            window.violations.push(event.violatedDirective));
+    });
+    await tab.waitForSelector('.differs');
+    for (const kind of ['summary', '#21']) {
+        await tab.click(`.window > .items .item:has-text("${kind}") [aria-label^="Open"] >> nth=0`);
+        await tab.waitForSelector('dialog pre');
+        await tab.keyboard.press('Escape');
+    }
+    await tab.goto(`${new URL(tab.url()).origin}/#/s/${id}/m/5?p=marks`);
+    await tab.waitForSelector('.family a:has-text("onerror")');
+    await tab.$$eval('.mark details', (all) => all.forEach((one) => { one.open = true; }));
+    await tab.waitForSelector('.mark blockquote:has-text("window.hit")');
+    await tab.click('.mark button:has-text("Compare with mark")');
+    await tab.waitForSelector('dialog .c-added');
+    await tab.keyboard.press('Escape');
+    await tab.waitForSelector('.msg[data-seq="5"][data-sent="summarized"]');
+    await tab.focus('.msg[data-seq="5"]');
+    await tab.keyboard.press('y');
+    await tab.waitForSelector('dialog blockquote');
+    await tab.keyboard.press('Escape');
+    await tab.keyboard.press('Control+k');
+    await tab.keyboard.type('onerror');
+    await tab.waitForSelector('.palette li');
+    assert.equal(await tab.$$eval('dialog :is(img, script, iframe, form, style, link)', (all) =>
+        all.length), 0);
+    assert.equal(await tab.evaluate(() => window.hit), undefined);
+    assert.deepEqual(await tab.evaluate(() => window.violations), []);
+});
+
 pageTest('an address with more than its text shows is asked about', async ({ open, s, api, context }) => {
     const id = await s.session({});
     const secret = `${OUT}/?q=${'s'.repeat(200)}`;
@@ -119,8 +161,7 @@ test('without the Markdown parser there are paragraphs and fenced code', () => {
 
 pageTest('a build without the parser shows text and code', { prepare: (dir) => {
     fs.mkdirSync(path.join(dir, 'work'));
-    fs.copyFileSync(new URL('../../src/page/fences.js', import.meta.url),
-        path.join(dir, 'work', 'marked.js'));
+    fs.copyFileSync(fileOf('fences.js'), path.join(dir, 'work', 'marked.js'));
 }, server: { config: 'server:\n  page_dir: work\n' } }, async ({ open, api, s }) => {
     const id = await s.session({});
     await api('POST', `sessions/${id}/messages`, { role: 'assistant',
