@@ -19,7 +19,7 @@ static bool is_for_agent(const pal_export *export)
 bool pal_export_form_from_name(pal_str name, pal_export_form *out_form)
 {
     static const char *const names[] = {
-            "native", "openai", "skillian", "claude-code", "codex", "markdown"};
+            "native", "openai", "skillian", "claude-code", "codex", "markdown", "html"};
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (!pal_str_is(name, names[i]))
             continue;
@@ -149,6 +149,8 @@ static pal_status finish(pal_export *export, pal_buf *out, pal_error *err)
 {
     if (export->form == PAL_EXPORT_NATIVE)
         return put_marks_before(export, UINT64_MAX, out, err);
+    if (export->form == PAL_EXPORT_HTML)
+        pal_export_html_end(out);
     if (is_for_agent(export))
         return PAL_OK;
     pal_json_end_array(&export->writer);

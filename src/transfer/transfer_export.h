@@ -10,7 +10,7 @@
  * texts and tools only.
  *
  * The claude-code and codex forms are transcripts of these programs, which continue them: one file
- * for each session. The markdown form is for people (transfer_export_agent.c). */
+ * for each session. The markdown and html forms are for people: one text, or one page. */
 #ifndef PAL_TRANSFER_EXPORT_H
 #define PAL_TRANSFER_EXPORT_H
 
@@ -27,10 +27,11 @@ typedef enum pal_export_form {
     PAL_EXPORT_CLAUDE_CODE = 3,
     PAL_EXPORT_CODEX = 4,
     PAL_EXPORT_MARKDOWN = 5,
+    PAL_EXPORT_HTML = 6,
 } pal_export_form;
 
 #define PAL_EXPORT_FORMS                                                                           \
-    "native, openai, skillian, claude-code, codex or markdown" /* for error messages */
+    "native, openai, skillian, claude-code, codex, markdown or html" /* for error messages */
 /* Finds a form by its name. Leaves *out_form unchanged and returns false if the name is unknown. */
 bool pal_export_form_from_name(pal_str name, pal_export_form *out_form);
 

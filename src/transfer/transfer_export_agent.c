@@ -373,6 +373,8 @@ void pal_export_agent_begin(pal_export *export, const pal_session *session, pal_
         begin_codex(export, session, out);
     else if (export->form == PAL_EXPORT_MARKDOWN)
         begin_markdown(session, out);
+    else if (export->form == PAL_EXPORT_HTML)
+        pal_export_html_begin(session, out);
 }
 
 pal_status pal_export_agent_message(
@@ -380,6 +382,10 @@ pal_status pal_export_agent_message(
 {
     if (export->form == PAL_EXPORT_MARKDOWN) {
         put_markdown_message(export, message, out);
+        return PAL_OK;
+    }
+    if (export->form == PAL_EXPORT_HTML) {
+        pal_export_html_message(message, out);
         return PAL_OK;
     }
     if (message->role == PAL_ROLE_SYSTEM)

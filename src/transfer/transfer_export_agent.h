@@ -11,4 +11,10 @@ void pal_export_agent_begin(pal_export *export, const pal_session *session, pal_
 PAL_CHECKED pal_status pal_export_agent_message(
         pal_export *export, const pal_message *message, pal_buf *out, pal_error *err);
 
+/* ---- HTML (transfer_export_html.c) ---- */
+
+void pal_export_html_begin(const pal_session *session, pal_buf *out);
+void pal_export_html_message(const pal_message *message, pal_buf *out);
+void pal_export_html_end(pal_buf *out);
+
 #endif

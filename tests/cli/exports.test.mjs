@@ -77,3 +77,17 @@ Calls \`weather\`:
 Seven degrees.
 `);
 });
+
+test('html: a session becomes a page in which nothing is executed', (t) => {
+    const w = workspace(t);
+    conversation(w);
+    w.ok('session', 'append', 'trip', '<script>alert("1 & 2")</script>');
+    const page = w.ok('session', 'export', '--format', 'html', 'trip');
+    assert.match(page, /^<!DOCTYPE html>\n<html>\n<head>\n<meta charset="utf-8">\n<title>A trip<\/title>/);
+    assert.match(page, /<h2>assistant, m-1 <time>2026-01-02T03:02:00.000Z<\/time><\/h2>\n<pre>One moment.<\/pre>/);
+    assert.match(page, /<p>Calls <b>weather<\/b><\/p>\n<code><pre>\{&quot;city&quot;:&quot;Oslo&quot;\}<\/pre><\/code>/);
+    assert.match(page, /&lt;script&gt;alert\(&quot;1 &amp; 2&quot;\)&lt;\/script&gt;/);
+    assert.doesNotMatch(page, /<script|never mind/);
+    assert.match(page, /<\/body>\n<\/html>\n$/);
+    assertFails(w.run('session', 'export', '--format', 'html', '--all'), 2, /--all is not allowed/);
+});

@@ -350,7 +350,7 @@ test('export rejects wrong options', (t) => {
     conversation(w);
     assertFails(w.run('session', 'export'), 2, /either a session or --all/);
     assertFails(w.run('session', 'export', 'k', '--all'), 2, /either a session or --all/);
-    assertFails(w.run('session', 'export', 'k', '--format', 'xml'), 2, /--format must be native, openai, skillian, claude-code, codex or markdown/);
+    assertFails(w.run('session', 'export', 'k', '--format', 'xml'), 2, /--format must be native, openai, skillian, claude-code, codex, markdown or html/);
     assertFails(w.run('session', 'export', 'nobody'), 1, /session 'nobody' does not exist/);
     assertFails(w.run('session', 'export', 'k', '-o', 'no/such/dir'), 1, /could not write 'no\/such\/dir'/);
     w.write('kept.jsonl', 'as it was');

@@ -245,9 +245,9 @@ static pal_status session_export(pal_cli *cli, void *values)
                 "'session export' requires either a session or --all");
     if (dir && check_picoclaw(cli, e.given, dir) != PAL_OK)
         return cli->err.status;
-    bool is_transcript =
-            e.lines.form == PAL_EXPORT_CLAUDE_CODE || e.lines.form == PAL_EXPORT_CODEX;
-    if (e.given->all && is_transcript)
+    bool is_single = e.lines.form == PAL_EXPORT_CLAUDE_CODE ||
+            e.lines.form == PAL_EXPORT_CODEX || e.lines.form == PAL_EXPORT_HTML;
+    if (e.given->all && is_single)
         return pal_cli_usage(cli, NULL,
                 "--all is not allowed with '%s', which has one session in each file", format);
     e.lines.cwd = pal_str_of(getcwd(cwd, sizeof cwd) ? cwd : "/");
@@ -292,8 +292,9 @@ const pal_cli_command pal_cmd_session_export = {
                  "visible messages of each session as one line, {\"messages\":[...]}. skillian "
                  "writes them as rows of the table in which Skillian, a chat assistant, keeps its "
                  "sessions. claude-code and codex write a transcript that these programs resume, "
-                 "and markdown a text for people. picoclaw:DIR writes them to a directory in the "
-                 "format of PicoClaw, a personal assistant. The formats are " PAL_EXPORT_FORMS ".",
+                 "and markdown and html a text or a page for people. picoclaw:DIR writes them to a "
+                 "directory in the format of PicoClaw, a personal assistant. The formats are "
+                 PAL_EXPORT_FORMS ".",
         .examples = "palaver session export --all --with-blobs -o backup.jsonl\n"
                     "palaver session export picoclaw:sessions demo",
         .options = options,

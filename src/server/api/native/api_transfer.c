@@ -64,13 +64,14 @@ static const char *const export_types[] = {
         [PAL_EXPORT_CLAUDE_CODE] = "application/x-ndjson",
         [PAL_EXPORT_CODEX] = "application/x-ndjson",
         [PAL_EXPORT_MARKDOWN] = "text/markdown; charset=utf-8",
+        [PAL_EXPORT_HTML] = "text/html; charset=utf-8",
 };
 
 static const pal_api_object export_query_table = {
         .members = PAL_API_MEMBERS(
                 {"format", PAL_API_WORD, "format of the conversation (native)",
                         .offset = offsetof(export_query, form), .min = PAL_EXPORT_NATIVE,
-                        .words = "native openai skillian claude-code codex markdown"},
+                        .words = "native openai skillian claude-code codex markdown html"},
                 {"blobs", PAL_API_FLAG, "include the bytes of images and files, as base64",
                         .offset = offsetof(export_query, with_blobs)})};
 
