@@ -77,6 +77,7 @@ typedef struct pal_ahead_wants {
     bool first_rows;
     bool marks;
     bool inbox;
+    bool is_brief; /* only numbers and ids of the session are needed, and no names or texts */
 } pal_ahead_wants;
 
 /* Names a session in calls to the backend that returned it. A backend that numbers its sessions

@@ -94,7 +94,7 @@ pal_status pal_store_load(pal_store *store, pal_str tenant, pal_id session,
 {
     static const pal_message_query everything = {0};
     bool is_tail = load && load->from_end && load->limit > 0 && load->before_seq == 0;
-    pal_ahead_wants wants = {.rows_max = is_tail ? load->limit + 1 : 0};
+    pal_ahead_wants wants = {.rows_max = is_tail ? load->limit + 1 : 0, .is_brief = true};
     pal_snapshot snapshot;
     pal_status status = pal_snapshot_begin_ahead(
             store, tenant, session, &wants, arena, &snapshot, err);

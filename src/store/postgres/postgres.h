@@ -238,6 +238,9 @@ void pal_postgres_tenants_forget(pal_postgres *store);
 /* Reads the columns PAL_POSTGRES_SESSION_COLUMNS of a row. */
 void pal_postgres_session_read(const PGresult *result, int row, pal_str tenant, pal_arena *arena,
         pal_session_row *out_row);
+/* Reads the columns of SESSION_BRIEF. */
+void pal_postgres_session_read_brief(const PGresult *result, int row, pal_str tenant,
+        pal_arena *arena, pal_session_row *out_row);
 void pal_postgres_row_read(const PGresult *result, int row, pal_row *out_row);
 void pal_postgres_ledger_read(const PGresult *result, int line, pal_ledger_row *out_row);
 /* Returns the rows of INBOX_LIST, in the arena. */

@@ -77,15 +77,18 @@ static void put_range(pal_postgres_params *params, int64_t rows_max)
 /* The results are in the order of these statements; a statement that was not sent has none. */
 enum { SESSION, NEWEST, FIRST, MARKS, INBOX, READS };
 
-static pal_status read_results(PGresult *const *results, pal_str tenant, size_t rows_max,
-        pal_arena *arena, pal_session_row *out_row, pal_error *err)
+static pal_status read_results(PGresult *const *results, pal_str tenant, bool is_brief,
+        size_t rows_max, pal_arena *arena, pal_session_row *out_row, pal_error *err)
 {
     pal_ahead *ahead = pal_arena_alloc(arena, sizeof *ahead);
     pal_session_row row;
 
     if (!ahead)
         return pal_no_memory(err);
-    pal_postgres_session_read(results[SESSION], 0, tenant, arena, &row);
+    if (is_brief)
+        pal_postgres_session_read_brief(results[SESSION], 0, tenant, arena, &row);
+    else
+        pal_postgres_session_read(results[SESSION], 0, tenant, arena, &row);
     *ahead = (pal_ahead){.newest = copy_rows(results[NEWEST], true, arena),
             .newest_len = (size_t)PQntuples(results[NEWEST]),
             .first = copy_rows(results[FIRST], false, arena),
@@ -111,7 +114,8 @@ static pal_status read_results(PGresult *const *results, pal_str tenant, size_t 
 pal_status pal_postgres_session_ahead(pal_engine *engine, pal_str tenant, pal_id id,
         const pal_ahead_wants *wants, pal_arena *arena, pal_session_row *out_row, pal_error *err)
 {
-    static const pal_postgres_sql statements[READS] = {PAL_POSTGRES_SESSION_BY_ID,
+    const pal_postgres_sql statements[READS] = {
+            wants->is_brief ? PAL_POSTGRES_SESSION_BRIEF : PAL_POSTGRES_SESSION_BY_ID,
             PAL_POSTGRES_MESSAGE_DOWN, PAL_POSTGRES_MESSAGE_UP, PAL_POSTGRES_MARK_AHEAD,
             PAL_POSTGRES_INBOX_LIST};
     const bool is_wanted[READS] = {true, true, wants->first_rows, wants->marks, wants->inbox};
@@ -143,7 +147,7 @@ pal_status pal_postgres_session_ahead(pal_engine *engine, pal_str tenant, pal_id
     if (status == PAL_OK && PQntuples(results[SESSION]) == 0)
         status = PAL_NOT_FOUND;
     if (status == PAL_OK)
-        status = read_results(results, tenant, rows_max, arena, out_row, err);
+        status = read_results(results, tenant, wants->is_brief, rows_max, arena, out_row, err);
     for (size_t i = 0; i < READS; i++)
         PQclear(results[i]);
     return status;

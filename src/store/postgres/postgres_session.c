@@ -58,6 +58,24 @@ void pal_postgres_session_read(const PGresult *result, int row, pal_str tenant, 
     out_row->handle = (pal_handle){.number = 1, .id = session->id, .tenant = session->tenant};
 }
 
+void pal_postgres_session_read_brief(const PGresult *result, int row, pal_str tenant,
+        pal_arena *arena, pal_session_row *out_row)
+{
+    pal_session *session = &out_row->session;
+
+    memset(out_row, 0, sizeof(*out_row));
+    session->id = pal_postgres_id(result, row, 0);
+    session->state = (pal_session_state)pal_postgres_int(result, row, 1);
+    session->tenant = pal_arena_copy(arena, tenant);
+    session->parent_id = pal_postgres_id(result, row, 2);
+    session->fork_seq = (uint64_t)pal_postgres_int(result, row, 3);
+    session->fork_mark = (uint64_t)pal_postgres_int(result, row, 4);
+    session->last_seq = (uint64_t)pal_postgres_int(result, row, 5);
+    out_row->mark_number = (uint64_t)pal_postgres_int(result, row, 6);
+    session->expires_at = pal_postgres_int(result, row, 7);
+    out_row->handle = (pal_handle){.number = 1, .id = session->id, .tenant = session->tenant};
+}
+
 void pal_postgres_mark_read(const PGresult *result, int row, pal_mark *out_mark)
 {
     *out_mark = (pal_mark){.number = (uint64_t)pal_postgres_int(result, row, 0),

@@ -124,6 +124,12 @@
             "SELECT " PAL_POSTGRES_SESSION_COLUMNS " FROM @session x"                              \
             " JOIN @head h ON h.tenant = x.tenant AND h.session = x.session"                       \
             " WHERE x.tenant = $1 AND x.session = $2")                                             \
+    /* For pal_ahead_wants.is_brief: each column costs the server and the client time. */          \
+    X(SESSION_BRIEF,                                                                               \
+            "SELECT x.session, h.state, x.parent, x.fork_seq, x.fork_mark, h.last_seq,"            \
+            " h.mark_number, h.expires_at FROM @session x"                                         \
+            " JOIN @head h ON h.tenant = x.tenant AND h.session = x.session"                       \
+            " WHERE x.tenant = $1 AND x.session = $2")                                             \
     X(SESSION_BY_KEY,                                                                              \
             "SELECT " PAL_POSTGRES_SESSION_COLUMNS " FROM @session x"                              \
             " JOIN @head h ON h.tenant = x.tenant AND h.session = x.session"                       \
