@@ -17,11 +17,19 @@
 extern "C" {
 #endif
 
+/* Whether a search is ranked. A ranked search finds messages with any of the words, in any of their
+ * English forms; "a phrase" must occur. The best hits come first. */
+enum {
+    PAL_RANK_NEVER,     /* all words must occur; the newest messages come first */
+    PAL_RANK_ALWAYS,
+    PAL_RANK_QUESTIONS, /* ranked, unless the text contains "a phrase" or word* */
+};
+
 typedef struct pal_search_query {
     pal_str tenant;
     pal_id session;      /* the session to search; empty: all active sessions of the tenant */
-    pal_str text;        /* words that must all occur, unless `rank` is set; "a phrase" in quotes;
-                            word* matches longer words too */
+    pal_str text;        /* words that must all occur, unless the search is ranked; "a phrase" in
+                            quotes; word* matches longer words too */
     pal_role role;       /* PAL_ROLE_NONE: any */
     uint64_t after_seq;  /* only messages with a larger seq; requires a session */
     uint64_t before_seq; /* only messages with a smaller seq; requires a session; 0: up to the
@@ -33,10 +41,9 @@ typedef struct pal_search_query {
     uint32_t wait_ms;    /* how long the search adds to an incomplete index, and then again walks
                             through messages that are not in it; 0: as long as it takes */
     uint64_t hidden;     /* not 0: find hidden messages too */
-    uint64_t rank;       /* not 0: a ranked search. Any of the words may occur, in any of their
-                            English forms; "a phrase" must. The best hits come first */
-    uint64_t neighbors;  /* ranked: show this many messages before and after each hit, up to
-                            PAL_SEARCH_NEIGHBORS_MAX */
+    uint64_t rank;       /* PAL_RANK_NEVER, PAL_RANK_ALWAYS or PAL_RANK_QUESTIONS */
+    uint64_t neighbors;  /* if the search is ranked, show this many messages before and after each
+                            hit, up to PAL_SEARCH_NEIGHBORS_MAX */
     pal_str sender;      /* only messages whose member "sender" is this; empty: any */
     PAL_RESERVED(3);
 } pal_search_query;
@@ -101,8 +108,8 @@ typedef struct pal_search_page {
  * chosen by their rarest words, so frequent words alone find recent messages. The pages are cut
  * from one ranking; if messages are appended in between, a hit can appear twice or not at all.
  *
- *   PAL_INVALID  the text contains no word, the cursor is not valid, or a seq is given without a
- *                session
+ *   PAL_INVALID  the text contains no word, the cursor is not valid, a seq is given without a
+ *                session, or neighbors with PAL_RANK_NEVER
  *   PAL_LIMIT    the text has too many words, or `limit` is too large */
 PAL_API PAL_CHECKED pal_status pal_store_search(pal_store *store, const pal_search_query *search,
         pal_arena *arena, pal_search_page *out_hits, pal_error *err);

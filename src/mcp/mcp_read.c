@@ -254,6 +254,22 @@ pal_status pal_mcp_read_conversation(pal_mcp_call *call, pal_error *err)
 
 /* ---- Search ---- */
 
+static void put_neighbors(pal_json_writer *writer, const pal_search_rank *rank)
+{
+    pal_json_name(writer, "neighbors");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < rank->neighbors_len; i++) {
+        const pal_search_neighbor *neighbor = &rank->neighbors[i];
+        pal_json_begin_object(writer);
+        pal_put_count(writer, "seq", neighbor->seq);
+        pal_put_text(writer, "role", pal_role_name(neighbor->role));
+        pal_put_time(writer, "created_at", neighbor->created_at);
+        pal_put_str(writer, "text", neighbor->text);
+        pal_json_end_object(writer);
+    }
+    pal_json_end_array(writer);
+}
+
 /* Hits of one conversation are usually adjacent, so the last conversation is kept. */
 static pal_status put_hit(
         pal_mcp_call *call, const pal_search_hit *hit, pal_session *session, pal_error *err)
@@ -278,8 +294,18 @@ static pal_status put_hit(
     pal_put_text(writer, "role", pal_role_name(hit->role));
     pal_put_time(writer, "created_at", hit->created_at);
     pal_put_str(writer, "snippet", cut(hit->snippet, PAL_MCP_HOST_PART_BYTES_MAX));
+    if (hit->rank && hit->rank->neighbors_len > 0)
+        put_neighbors(writer, hit->rank);
     pal_json_end_object(writer);
     return PAL_OK;
+}
+
+static uint64_t read_order(const pal_mcp_call *call)
+{
+    pal_str order = pal_mcp_call_text(call, "order");
+    if (pal_str_is(order, "best"))
+        return PAL_RANK_ALWAYS;
+    return pal_str_is(order, "newest") ? PAL_RANK_NEVER : PAL_RANK_QUESTIONS;
 }
 
 pal_status pal_mcp_search_conversations(pal_mcp_call *call, pal_error *err)
@@ -296,7 +322,11 @@ pal_status pal_mcp_search_conversations(pal_mcp_call *call, pal_error *err)
             .limit = (uint32_t)pal_mcp_call_number(call, "limit"),
             .cursor = pal_mcp_call_text(call, "cursor"),
             .wait_ms = PAL_SEARCH_WAIT_MS,
+            .rank = read_order(call),
+            .sender = pal_mcp_call_text(call, "sender"),
     };
+    if (search.rank != PAL_RANK_NEVER)
+        search.neighbors = pal_mcp_call_number(call, "neighbors");
     if (pal_mcp_call_text(call, "conversation").len) {
         status = pal_mcp_call_session(call, &session, err);
         search.session = session.id;

@@ -27,10 +27,15 @@
                     ",\"arguments\":" TEXT)) ",\"attachments\":" LIST(OBJECT("\"kind\"",           \
                     "\"kind\":" TEXT ",\"name\":" TEXT ",\"media_type\":" TEXT ",\"url\":" TEXT)))
 
+#define NEIGHBOR_SCHEMA                                                                            \
+    OBJECT("\"seq\",\"role\",\"created_at\",\"text\"",                                             \
+            "\"seq\":" COUNT ",\"role\":" TEXT ",\"created_at\":" TIME ",\"text\":" TEXT)
+
 #define HIT_SCHEMA                                                                                 \
     OBJECT("\"conversation\",\"seq\",\"role\",\"created_at\",\"snippet\"",                         \
             "\"conversation\":" TEXT ",\"key\":" TEXT ",\"title\":" TEXT ",\"seq\":" COUNT         \
-            ",\"role\":" TEXT ",\"created_at\":" TIME ",\"snippet\":" TEXT)
+            ",\"role\":" TEXT ",\"created_at\":" TIME ",\"snippet\":" TEXT                         \
+            ",\"neighbors\":" LIST(NEIGHBOR_SCHEMA))
 
 #define APPENDED_SCHEMA                                                                            \
     OBJECT("\"conversation\",\"message_id\",\"seq\"",                                              \
@@ -45,6 +50,7 @@
 /* ---- Arguments ---- */
 
 static const char *const any_role[] = {"system", "user", "assistant", "tool", NULL};
+static const char *const search_order[] = {"auto", "best", "newest", NULL};
 static const char *const own_role[] = {"user", "assistant", "system", NULL};
 
 /* clang-format off */
@@ -90,8 +96,14 @@ static const pal_mcp_field read_fields[] = {
 
 static const pal_mcp_field search_fields[] = {
         {"query", PAL_MCP_TEXT, true, 1, PAL_SEARCH_TEXT_LEN_MAX, 0, NULL,
-                "words that must all occur; use \"quotes\" for a phrase and word* for a prefix"},
+                "a question or words; use \"quotes\" for a phrase and word* for a prefix"},
         CONVERSATION(false, "search only this conversation: its id, key or alias"),
+        {"order", PAL_MCP_TEXT, false, 0, 0, 0, search_order,
+                "best: any of the words may occur, the best hits first; newest: all must occur; "
+                "auto (default): best, unless the query has a phrase or a prefix"},
+        {"neighbors", PAL_MCP_NUMBER, false, 0, PAL_SEARCH_NEIGHBORS_MAX, 1, NULL,
+                "messages before and after each of the best hits of which the beginning is shown"},
+        NAME("sender", PAL_NAME_LEN_MAX, "only messages of this sender"),
         {"role", PAL_MCP_TEXT, false, 0, 0, 0, any_role, "only messages of this role"},
         SINCE("only messages that were sent"),
         UNTIL("only messages that were sent"),
@@ -160,8 +172,9 @@ const pal_mcp_tool pal_mcp_tools[] = {
                                                 ",\"next_before_seq\":" COUNT),
                 pal_mcp_read_conversation},
         {"search_conversations", "Search conversations",
-                "Searches messages by words, in all conversations or in one, newest first. To read "
-                "the messages around a hit, call read_conversation with its seq.",
+                "Searches messages, in all conversations or in one, by a question or by words. The "
+                "best hits come first. To read the messages around a hit, call read_conversation "
+                "with its seq.",
                 true, false, search_fields,
                 OBJECT("\"hits\"", "\"hits\":" LIST(HIT_SCHEMA) ",\"next_cursor\":" TEXT),
                 pal_mcp_search_conversations},

@@ -75,7 +75,8 @@ static const pal_tool tools[] = {
                 .schema = TEXT(search_schema)},
         {.name = TEXT("recall"),
                 .description = TEXT("Searches earlier messages of this conversation that are no "
-                                    "longer shown. A message must contain all words of the text."),
+                                    "longer shown. Ask a question or name words; the best "
+                                    "matches come first. \"a phrase\" or a word* must occur."),
                 .schema = TEXT(recall_schema)},
 };
 

@@ -1,4 +1,5 @@
-/* window_recall.c - finds messages that the model does not see any more.
+/* window_recall.c - finds messages that the model does not see any more. Questions are ranked
+ * searches; a phrase or a prefix must occur.
  *
  * Hidden messages are those before the checkpoint or before the tail of the last request, and those
  * that were pruned since. Of a long text, the part is shown in which the words are closest
@@ -7,9 +8,10 @@
 #include "window/window_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
-#include "store/search/search_words.h"
+#include "store/search/search_rank.h"
 #include "window/window_prompt.h"
 #include "window/window_record.h"
 
@@ -22,6 +24,8 @@ enum {
     LAST_MESSAGES = 64,     /* newest messages that are searched for the last answer */
     PAGE = 50,
     PAGES_MAX = 20,
+    CLOSE = 1000, /* bytes of the normal form in which the words of a question are counted */
+    NEIGHBORS = 1, /* messages before and after a hit of which the beginning is shown */
 };
 
 typedef struct recall_search {
@@ -29,14 +33,16 @@ typedef struct recall_search {
     pal_arena *arena;
     pal_buf *out;
     pal_query query;
+    pal_rank_query *ranked; /* NULL: the search is not ranked */
     pal_active_marks active;
     pal_pruned_part *pruned;
     size_t pruned_len;
     /* messages up to this seq are hidden, except pins; 0: none; UINT64_MAX: unknown */
     uint64_t hidden_through;
     pal_buf normal;          /* normal form of the text that is searched */
-    struct place *places;    /* room for PLACES_MAX places of each phrase */
-    size_t *counts;          /* one for each phrase */
+    struct place *places;    /* room for PLACES_MAX places of each phrase or word */
+    size_t places_len, places_max;
+    size_t *counts;          /* one for each phrase or word */
 } recall_search;
 
 /* ---- Hidden messages ---- */
@@ -119,7 +125,8 @@ static uint64_t last_hidden(const recall_search *r)
 
 typedef struct place {
     size_t at; /* position in the normal form */
-    size_t phrase;
+    size_t end;
+    size_t phrase; /* number of the phrase; of the word, if the search is ranked */
 } place;
 
 static int place_compare(const void *left, const void *right)
@@ -129,17 +136,25 @@ static int place_compare(const void *left, const void *right)
     return a->at < b->at ? -1 : a->at > b->at;
 }
 
-/* Finds all places in the normal form at which a phrase begins. */
-static size_t find_phrase(const recall_search *r, size_t phrase, place *out_places)
+static void add_place(recall_search *r, size_t at, size_t end, size_t phrase)
 {
+    if (r->places_len < r->places_max)
+        r->places[r->places_len++] = (place){at, end, phrase};
+}
+
+/* Finds the places in the normal form at which a phrase begins. */
+static void find_phrase(recall_search *r, size_t phrase)
+{
+    const pal_phrase *of = &r->query.phrases[phrase];
     pal_query single = {.phrases = &r->query.phrases[phrase], .len = 1};
     pal_str normal = pal_buf_str(&r->normal);
-    size_t from = 0, len = 0, at;
+    size_t from = 0, at;
 
-    while (len < PLACES_MAX && from < normal.len &&
+    for (int found = 0; found < PLACES_MAX && from < normal.len &&
             pal_words_query_match(
-                    &single, pal_str_make(normal.data + from, normal.len - from), &at)) {
-        out_places[len++] = (place){from + at, phrase};
+                    &single, pal_str_make(normal.data + from, normal.len - from), &at);
+            found++) {
+        add_place(r, from + at, from + at + of->normal.len, phrase);
         from += at + 1;
         while (from < normal.len && normal.data[from - 1] != ' ' &&
                 ((unsigned char)normal.data[from] & 0x80) == 0)
@@ -147,19 +162,38 @@ static size_t find_phrase(const recall_search *r, size_t phrase, place *out_plac
         while (from < normal.len && ((unsigned char)normal.data[from] & 0xc0) == 0x80)
             from++;
     }
-    return len;
 }
 
-/* Finds the shortest range with the most phrases. */
-static void find_closest(const place *places, size_t len, size_t *counts, const place **out_first,
-        const place **out_last)
+static bool take_word(size_t at, size_t end, uint64_t terms, void *user)
+{
+    recall_search *r = user;
+
+    for (; terms; terms &= terms - 1)
+        add_place(r, at, end, (size_t)__builtin_ctzll(terms));
+    return r->places_len < r->places_max;
+}
+
+/* All phrases count the same. Longer words of a question count more: they are usually rarer. */
+static size_t weight_of(const recall_search *r, size_t phrase)
+{
+    return r->ranked ? r->ranked->terms[phrase].text.len : 1;
+}
+
+/* Finds the shortest range with the largest weight. Words of a question must be close together. */
+static void find_closest(recall_search *r, const place **out_first, const place **out_last)
 {
     size_t first = 0, have = 0, most = 0, shortest = SIZE_MAX;
+    const place *places = r->places;
 
-    for (size_t last = 0; last < len; last++) {
-        have += counts[places[last].phrase]++ == 0;
-        while (counts[places[first].phrase] > 1)
-            counts[places[first++].phrase]--;
+    for (size_t last = 0; last < r->places_len; last++) {
+        if (r->counts[places[last].phrase]++ == 0)
+            have += weight_of(r, places[last].phrase);
+        while (r->counts[places[first].phrase] > 1 ||
+                (r->ranked && places[last].at - places[first].at > CLOSE)) {
+            if (--r->counts[places[first].phrase] == 0)
+                have -= weight_of(r, places[first].phrase);
+            first++;
+        }
         if (have > most || (have == most && places[last].at - places[first].at < shortest)) {
             most = have;
             shortest = places[last].at - places[first].at;
@@ -174,20 +208,21 @@ static void find_closest(const place *places, size_t len, size_t *counts, const 
 static bool find_place(recall_search *r, pal_str text, size_t *out_from, size_t *out_to)
 {
     const place *first = NULL, *last = NULL;
-    size_t len = 0;
 
     r->normal.len = 0;
+    r->places_len = 0;
     pal_words_normal(text, &r->normal);
-    for (size_t i = 0; i < r->query.len; i++) {
-        len += find_phrase(r, i, r->places + len);
-        r->counts[i] = 0;
-    }
-    if (len == 0)
+    memset(r->counts, 0, PAL_RANK_TERMS_MAX * sizeof(*r->counts));
+    if (r->ranked)
+        pal_rank_find(r->ranked, pal_buf_str(&r->normal), take_word, r);
+    for (size_t i = 0; !r->ranked && i < r->query.len; i++)
+        find_phrase(r, i);
+    if (r->places_len == 0)
         return false;
-    qsort(r->places, len, sizeof(*r->places), place_compare);
-    find_closest(r->places, len, r->counts, &first, &last);
+    qsort(r->places, r->places_len, sizeof(*r->places), place_compare);
+    find_closest(r, &first, &last);
     *out_from = pal_words_origin(text, first->at);
-    *out_to = pal_words_origin(text, last->at) + r->query.phrases[last->phrase].normal.len;
+    *out_to = pal_words_origin(text, last->at) + last->end - last->at;
     return true;
 }
 
@@ -304,6 +339,20 @@ static pal_status put_call_of(recall_search *r, const pal_message *result, pal_e
     return status;
 }
 
+/* What was said before and after a hit may answer what was asked. */
+static void put_neighbors(recall_search *r, const pal_search_hit *hit)
+{
+    for (size_t i = 0; hit->rank && i < hit->rank->neighbors_len && !is_full(r); i++) {
+        const pal_search_neighbor *neighbor = &hit->rank->neighbors[i];
+
+        if (is_hidden(r, neighbor->seq) && neighbor->text.len > 0)
+            pal_buf_format(r->out, "(%s: message %llu, %s: %.*s)\n",
+                    neighbor->seq < hit->seq ? "before it" : "after it",
+                    (unsigned long long)neighbor->seq, pal_role_name(neighbor->role),
+                    PAL_STR_ARG(neighbor->text));
+    }
+}
+
 static pal_status put_hit(recall_search *r, const pal_search_hit *hit, pal_error *err)
 {
     pal_message_query wanted = {.after_seq = hit->seq - 1, .before_seq = hit->seq + 1, .limit = 1};
@@ -313,8 +362,10 @@ static pal_status put_hit(recall_search *r, const pal_search_hit *hit, pal_error
     if (status != PAL_OK || found.len == 0)
         return status;
     status = put_call_of(r, &found.items[0], err);
-    if (status == PAL_OK)
+    if (status == PAL_OK) {
         put_message(r, &found.items[0]);
+        put_neighbors(r, hit);
+    }
     return status;
 }
 
@@ -325,7 +376,9 @@ static pal_status put_hits(recall_search *r, size_t *out_shown, bool *out_more, 
     pal_search_query search = {.tenant = r->recall->tenant,
             .session = r->recall->session,
             .text = r->recall->text,
-            .limit = PAGE};
+            .limit = PAGE,
+            .rank = PAL_RANK_QUESTIONS,
+            .neighbors = NEIGHBORS};
     pal_status status = PAL_OK;
 
     if (last_hidden(r) < UINT64_MAX)
@@ -334,6 +387,8 @@ static pal_status put_hits(recall_search *r, size_t *out_shown, bool *out_more, 
         pal_search_page hits = {0};
 
         status = pal_store_search(r->recall->store, &search, r->arena, &hits, err);
+        if (status == PAL_OK && !r->ranked && hits.len > 0 && hits.items[0].rank)
+            status = pal_rank_query_read(r->recall->text, r->arena, &r->ranked, err);
         for (size_t i = 0; status == PAL_OK && i < hits.len; i++) {
             if (!is_hidden(r, hits.items[i].seq))
                 continue;
@@ -362,8 +417,9 @@ pal_status pal_recall_run(
         status = find_hidden(&r, err);
     if (status != PAL_OK)
         return status;
-    r.places = pal_arena_array(arena, r.query.len * PLACES_MAX, sizeof(*r.places));
-    r.counts = pal_arena_array(arena, r.query.len, sizeof(*r.counts));
+    r.places_max = r.query.len * PLACES_MAX;
+    r.places = pal_arena_array(arena, r.places_max, sizeof(*r.places));
+    r.counts = pal_arena_array(arena, PAL_RANK_TERMS_MAX, sizeof(*r.counts));
     if (!r.places || !r.counts)
         return pal_error_set(err, pal_arena_failure(arena), "out of memory");
     pal_buf_init(&r.normal, PAL_MESSAGE_BYTES_MAX * 2);

@@ -18,7 +18,8 @@ test('search covers one session or all sessions', (t) => {
     const w = filled(t);
     const seqs = (...args) => w.json('session', 'search', ...args).hits.map((h) => h.seq);
     assert.deepEqual(seqs('CONNECTION'), [1, 1]);
-    assert.deepEqual(seqs('a', 'pool'), [2, 1]);
+    assert.deepEqual(seqs('a', 'pool', '--order', 'newest'), [2, 1]);
+    assert.deepEqual(seqs('a', 'pool').sort(), [1, 2]);
     assert.deepEqual(seqs('b', 'pool'), []);
     assert.deepEqual(seqs('"the connection"'), [1]);
     assert.deepEqual(seqs('pool_op*'), [2]);
@@ -31,16 +32,18 @@ test('search covers one session or all sessions', (t) => {
 
 test('search: a hit has its session, seq, role, time and text', (t) => {
     const w = filled(t);
-    const { hits, cursor } = w.json('session', 'search', 'a', 'pool', '--limit', '1');
+    const { hits, cursor } = w.json(
+        'session', 'search', 'a', 'pool', '--order', 'newest', '--limit', '1');
     assert.equal(hits.length, 1);
     assert.equal(hits[0].role, 'assistant');
     assert.equal(hits[0].snippet, 'In src/net/pool_open.c.');
     assert.equal(hits[0].session_id, w.json('session', 'show', 'a').session.id);
     assert.ok(Math.abs(Date.parse(hits[0].created_at) - Date.now()) < 60e3);
-    const rest = w.json('session', 'search', 'a', 'pool', '--cursor', cursor);
+    const rest = w.json(
+        'session', 'search', 'a', 'pool', '--order', 'newest', '--cursor', cursor);
     assert.deepEqual(rest.hits.map((h) => h.seq), [1]);
     assert.equal(rest.cursor, null);
-    const lines = w.ok('session', 'search', 'pool').trimEnd().split('\n');
+    const lines = w.ok('session', 'search', 'pool', '--order', 'newest').trimEnd().split('\n');
     assert.match(lines[0], /^SESSION +SEQ +ROLE +WHEN +TEXT$/);
     assert.match(lines[1], /^[0-9a-f-]{36} +2 +assistant +\S+ +In src\/net\/pool_open\.c\.$/);
     const more = w.run('session', 'search', 'pool', '--limit', '1');
@@ -80,5 +83,31 @@ test('words that the shell has split are joined', (t) => {
     w.ok('session', 'append', 'a', 'At the second chapter?');
     assert.match(w.ok('session', 'search', 'second', 'chapter'), /second chapter/);
     assert.match(w.ok('session', 'search', 'a', 'second', 'chapter'), /second chapter/);
-    assert.equal(w.json('session', 'search', 'second', 'verse').hits.length, 0);
+    const all = w.json('session', 'search', 'second', 'verse', '--order', 'newest');
+    assert.equal(all.hits.length, 0);
+});
+
+test('a question finds the best message, between its neighbors', (t) => {
+    const w = workspace(t);
+    w.ok('session', 'new', '--key', 'a');
+    for (const text of ['We had soup.', 'My sister paints horses.', 'She sells them in Porto.',
+        'It rained all day.', '姐姐昨天在北京'])
+        w.ok('session', 'append', 'a', text);
+    const { hits } = w.json(
+        'session', 'search', 'What', 'does', 'your', 'sister', 'paint?', '--neighbors', '1');
+    assert.deepEqual(hits.map((h) => h.seq), [2]);
+    assert.ok(hits[0].score > 0);
+    assert.deepEqual(hits[0].neighbors.map((n) => [n.seq, n.text]),
+        [[1, 'We had soup.'], [3, 'She sells them in Porto.']]);
+    const lines = w.ok('session', 'search', 'paintings', '--neighbors', '1').trimEnd().split('\n');
+    assert.deepEqual(lines.slice(1).map((line) => line.match(/([0-9-]*) +(\d) +user/)?.[2]),
+        ['1', '2', '3']);
+    assert.deepEqual(w.json('session', 'search', '你姐姐什么时候去了北京').hits.map((h) => h.seq), [5]);
+    assert.deepEqual(w.json('session', 'search', '"sister paint"').hits, []);
+    assert.deepEqual(w.json('session', 'search', 'sister paint*').hits.map((h) => h.seq), [2]);
+    assert.deepEqual(w.json('session', 'search', 'soup', '--sender', 'nobody').hits, []);
+    assertFails(w.run('session', 'search', 'x', '--order', 'worst'), 2, /--order must be best/);
+    assertFails(w.run('session', 'search', 'x', '--neighbors', '9'), 2, /--neighbors must be/);
+    assertFails(w.run('session', 'search', 'x', '--order', 'newest', '--neighbors', '1'), 2,
+        /--neighbors is not possible/);
 });

@@ -125,7 +125,7 @@ const states = {
     approval: ({ go, asking }) => go(`#/s/${asking}`, '.card.ask'),
     results: ({ go, paused }) => go(`#/s/${paused}`, '.card textarea'),
     failed: ({ go, failed }) => go(`#/s/${failed}`, '.msg .problem'),
-    'search without hits': ({ go }) => go('#/search?q=nothing-like-it', 'text=No message has all'),
+    'search without hits': ({ go }) => go('#/search?q=nothing-like-it', 'text=No message has these'),
     search: ({ go }) => go('#/search?q=quote', '.hits mark'),
     trash: async ({ api, go, s }) => {
         await api('DELETE', `sessions/${await s.session({ title: 'away' })}`);

@@ -1,4 +1,4 @@
-/* cmd_session_search.c - `palaver session search`: finds messages by their words.
+/* cmd_session_search.c - `palaver session search`: finds messages by a question or by words.
  *
  * If the store has a search index, the store is opened for writing, so that the index can be
  * updated. Without write access the search works too, but takes longer. */
@@ -11,8 +11,11 @@
 #define WORDS_MAX 1000 /* maximum words of a text on the command line */
 
 typedef struct search_values {
+    const char *order;
     const char *role;
+    const char *sender;
     const char *since;
+    pal_cli_number neighbors;
     pal_cli_number limit;
     const char *cursor;
 } search_values;
@@ -57,10 +60,33 @@ static pal_status read_words(pal_cli *cli, pal_search_query *search)
     return status;
 }
 
+static pal_status read_order(pal_cli *cli, const search_values *given, pal_search_query *search)
+{
+    search->rank = PAL_RANK_QUESTIONS;
+    if (given->order && strcmp(given->order, "best") == 0)
+        search->rank = PAL_RANK_ALWAYS;
+    else if (given->order && strcmp(given->order, "newest") == 0)
+        search->rank = PAL_RANK_NEVER;
+    else if (given->order && strcmp(given->order, "auto") != 0)
+        return pal_cli_usage(
+                cli, NULL, "--order must be best, newest or auto, not '%.60s'", given->order);
+    if (given->neighbors.given && given->neighbors.value > PAL_SEARCH_NEIGHBORS_MAX)
+        return pal_cli_usage(
+                cli, NULL, "--neighbors must be from 0 to %d", PAL_SEARCH_NEIGHBORS_MAX);
+    if (given->neighbors.value > 0 && search->rank == PAL_RANK_NEVER)
+        return pal_cli_usage(cli, NULL, "--neighbors is not possible with --order newest");
+    search->neighbors = given->neighbors.value;
+    return PAL_OK;
+}
+
 static pal_status make_search(pal_cli *cli, const search_values *given, pal_search_query *search)
 {
     search->tenant = pal_cli_tenant(cli);
     search->cursor = pal_str_of(given->cursor);
+    search->sender = pal_str_of(given->sender);
+    pal_status status = read_order(cli, given, search);
+    if (status != PAL_OK)
+        return status;
     if (given->role) {
         search->role = pal_role_from_name(pal_str_of(given->role));
         if (search->role == PAL_ROLE_NONE)
@@ -70,7 +96,6 @@ static pal_status make_search(pal_cli *cli, const search_values *given, pal_sear
     if (given->limit.given && (given->limit.value < 1 || given->limit.value > PAL_SEARCH_HITS_MAX))
         return pal_cli_usage(cli, NULL, "--limit must be from 1 to %d", PAL_SEARCH_HITS_MAX);
     search->limit = (uint32_t)given->limit.value;
-    pal_status status = PAL_OK;
     if (given->since)
         status = pal_cli_time_option(cli, "since", given->since, -1, &search->from);
     if (status == PAL_OK)
@@ -78,20 +103,37 @@ static pal_status make_search(pal_cli *cli, const search_values *given, pal_sear
     return status == PAL_OK ? read_words(cli, search) : status;
 }
 
-static void add_row(pal_cli *cli, pal_cli_table *table, const pal_search_hit *hit)
+/* The row of a neighbor has no session. */
+static void add_row(pal_cli *cli, pal_cli_table *table, pal_str session,
+        const pal_search_neighbor *message)
 {
     pal_buf when;
     pal_buf_init(&when, 256);
     if (cli->is_terminal)
-        pal_cli_time_relative(&when, hit->created_at, pal_clock_now_ms());
+        pal_cli_time_relative(&when, message->created_at, pal_clock_now_ms());
     else
-        pal_cli_time(cli, &when, hit->created_at);
-    pal_cli_table_cell(cli, table, pal_cli_id(cli, hit->session));
-    pal_cli_table_cell_u64(cli, table, hit->seq);
-    pal_cli_table_cell(cli, table, pal_str_of(pal_role_name(hit->role)));
+        pal_cli_time(cli, &when, message->created_at);
+    pal_cli_table_cell(cli, table, session);
+    pal_cli_table_cell_u64(cli, table, message->seq);
+    pal_cli_table_cell(cli, table, pal_str_of(pal_role_name(message->role)));
     pal_cli_table_cell(cli, table, pal_buf_str(&when));
-    pal_cli_table_cell(cli, table, hit->snippet);
+    pal_cli_table_cell(cli, table, message->text);
     pal_buf_done(&when);
+}
+
+/* Adds a hit between its neighbors. */
+static void add_hit(pal_cli *cli, pal_cli_table *table, const pal_search_hit *hit)
+{
+    size_t at = 0, len = hit->rank ? hit->rank->neighbors_len : 0;
+    pal_search_neighbor itself = {.seq = hit->seq,
+            .role = hit->role,
+            .created_at = hit->created_at,
+            .text = hit->snippet};
+    for (; at < len && hit->rank->neighbors[at].seq < hit->seq; at++)
+        add_row(cli, table, (pal_str){0}, &hit->rank->neighbors[at]);
+    add_row(cli, table, pal_cli_id(cli, hit->session), &itself);
+    for (; at < len; at++)
+        add_row(cli, table, (pal_str){0}, &hit->rank->neighbors[at]);
 }
 
 static pal_status print_table(pal_cli *cli, const pal_search_page *hits)
@@ -103,7 +145,7 @@ static pal_status print_table(pal_cli *cli, const pal_search_page *hits)
             .shrink = 4,
     };
     for (size_t i = 0; i < hits->len; i++)
-        add_row(cli, &table, &hits->items[i]);
+        add_hit(cli, &table, &hits->items[i]);
     if (hits->len)
         pal_cli_table_print(cli, &table);
     pal_status status = pal_cli_flush(cli);
@@ -113,6 +155,26 @@ static pal_status print_table(pal_cli *cli, const pal_search_page *hits)
         fprintf(stderr,
                 "More messages follow: use --limit, or --cursor %.*s\n", PAL_STR_ARG(hits->cursor));
     return status;
+}
+
+static void put_rank(pal_json_writer *writer, const pal_search_rank *rank)
+{
+    pal_put_f64(writer, "score", rank->score);
+    if (rank->neighbors_len == 0)
+        return;
+    pal_json_name(writer, "neighbors");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < rank->neighbors_len; i++) {
+        const pal_search_neighbor *neighbor = &rank->neighbors[i];
+        pal_json_begin_object(writer);
+        pal_put_count(writer, "seq", neighbor->seq);
+        pal_put_id(writer, "message_id", neighbor->message);
+        pal_put_text(writer, "role", pal_role_name(neighbor->role));
+        pal_put_time(writer, "created_at", neighbor->created_at);
+        pal_put_str(writer, "text", neighbor->text);
+        pal_json_end_object(writer);
+    }
+    pal_json_end_array(writer);
 }
 
 static void print_json(pal_cli *cli, const pal_search_page *hits)
@@ -130,6 +192,8 @@ static void print_json(pal_cli *cli, const pal_search_page *hits)
         pal_put_text(&writer, "role", pal_role_name(hit->role));
         pal_put_time(&writer, "created_at", hit->created_at);
         pal_put_str(&writer, "snippet", hit->snippet);
+        if (hit->rank)
+            put_rank(&writer, hit->rank);
         pal_json_end_object(&writer);
     }
     pal_json_end_array(&writer);
@@ -160,8 +224,14 @@ static pal_status session_search(pal_cli *cli, void *values)
 }
 
 static const pal_cli_option options[] = {
+        {"order", 0, PAL_CLI_TEXT, offsetof(search_values, order), "ORDER",
+                "best, newest, or auto: newest with a phrase or word* (auto)"},
+        {"neighbors", 0, PAL_CLI_NUMBER, offsetof(search_values, neighbors), "N",
+                "show messages before and after each of the best hits"},
         {"role", 0, PAL_CLI_TEXT, offsetof(search_values, role), "ROLE",
                 "only of this role: system, user, assistant or tool"},
+        {"sender", 0, PAL_CLI_TEXT, offsetof(search_values, sender), "SENDER",
+                "only messages of this sender"},
         {"since", 0, PAL_CLI_TEXT, offsetof(search_values, since), "WHEN",
                 "only messages since: 2h, 7d, or a time"},
         {"limit", 0, PAL_CLI_NUMBER, offsetof(search_values, limit), "N",
@@ -173,14 +243,15 @@ static const pal_cli_option options[] = {
 
 const pal_cli_command pal_cmd_session_search = {
         .name = "session search",
-        .summary = "find messages by their words",
+        .summary = "find messages by a question or words",
         .usage = "[SESSION] TEXT",
-        .about = "Finds messages that contain all words of TEXT, in any script, ignoring case, "
-                 "newest first. It searches all sessions, or one session including the messages "
-                 "that it shares with its parents. \"a phrase\" in quotes must match exactly; "
-                 "word* matches all words with that beginning. Tool calls and tool outputs are "
-                 "searched too; hidden messages are not.",
-        .examples = "palaver session search \"connection refused\" --role tool\n"
+        .about = "Finds messages by a question or by words, in any script, ignoring case. Any of "
+                 "the words may occur, rare words weigh more, and the best hits come first. If "
+                 "TEXT contains \"a phrase\" in quotes or a beginning such as word*, everything "
+                 "must occur, and the newest hits come first. It searches all sessions, or one "
+                 "session including the messages that it shares with its parents. Tool calls and "
+                 "tool outputs are searched too; hidden messages are not.",
+        .examples = "palaver session search where does Ann live --neighbors 1\n"
                     "palaver session search @last 'parser \"off by one\" test*' --json",
         .options = options,
         .values_size = sizeof(search_values),

@@ -8,23 +8,36 @@ import { frame, nameOf, problemLine } from './place.js';
 
 const PAGE = 50;
 
-// The words of the query, marked in the snippet.
-function marked(snippet, query) {
-    const words = query.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
-    const pattern = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|');
+// The words of the query, marked in the snippet. The places are in characters.
+function marked({ snippet, matches }) {
+    const characters = [...snippet];
+    const pieces = [];
+    let end = 0;
 
-    if (!pattern)
-        return [snippet];
-    return snippet.split(new RegExp(`(${pattern})`, 'giu')).map((piece, i) =>
-        (i % 2 ? h('mark', null, piece) : piece));
+    for (const [start, length] of matches) {
+        pieces.push(characters.slice(end, start).join(''));
+        end = start + length;
+        pieces.push(h('mark', null, characters.slice(start, end).join('')));
+    }
+    return [...pieces, characters.slice(end).join('')];
 }
 
-function hitRow(hit, query) {
+function neighborLine(neighbor) {
+    return h('span', { class: 'snippet dim', dir: 'auto' },
+        `${WHO[neighbor.role] ?? neighbor.role}: ${neighbor.text}`);
+}
+
+// The messages before and after a hit are shown around it.
+function hitRow(hit) {
+    const around = hit.neighbors ?? [];
+
     return h('li', null, h('a', { href: `${sessionHash(hit.session_id)}/m/${hit.seq}` },
         h('b', null, () => nameOf(hit.session_id)),
         h('span', { class: 'dim' }, ` ${WHO[hit.role] ?? hit.role} · #${count(hit.seq)} · `,
             time(hit.created_at)),
-        h('span', { class: 'snippet', dir: 'auto' }, marked(hit.snippet, query))));
+        around.filter(({ seq }) => seq < hit.seq).map(neighborLine),
+        h('span', { class: 'snippet', dir: 'auto' }, marked(hit)),
+        around.filter(({ seq }) => seq > hit.seq).map(neighborLine)));
 }
 
 export function searchView(parameters) {
@@ -34,12 +47,13 @@ export function searchView(parameters) {
     const isPartial = signal(false);
     const problem = signal('');
     const field = h('input', { type: 'search', value: query, 'aria-label': 'Search all sessions',
-        placeholder: 'Words, "a phrase" or begin*' });
+        placeholder: 'A question, words, "a phrase" or begin*' });
     const read = async () => {
         const more = cursor.peek() ? `&cursor=${encodeURIComponent(cursor.peek())}` : '';
 
         try {
-            const page = await get(`search?limit=${PAGE}&q=${encodeURIComponent(query)}${more}`);
+            const page = await get(
+                `search?limit=${PAGE}&neighbors=1&q=${encodeURIComponent(query)}${more}`);
 
             hits.value = [...(hits.peek() ?? []), ...page.hits];
             cursor.value = page.cursor;
@@ -63,8 +77,8 @@ export function searchView(parameters) {
         problemLine(problem),
         () => isPartial.value && h('p', { class: 'dim' }, 'The index is being built, so older '
             + 'messages are missing.'),
-        () => hits.value?.length === 0 && h('p', { class: 'dim' }, 'No message has all of these '
+        () => hits.value?.length === 0 && h('p', { class: 'dim' }, 'No message has these '
             + 'words. A * at the end of a word finds longer words; "quotes" find a phrase.'),
-        h('ul', { class: 'hits' }, () => hits.value?.map((hit) => hitRow(hit, query))),
+        h('ul', { class: 'hits' }, () => hits.value?.map(hitRow)),
         () => cursor.value && button('More', read));
 }

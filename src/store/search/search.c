@@ -403,7 +403,9 @@ static pal_status check_search(pal_search_query *search, pal_error *err)
     if (search->neighbors > PAL_SEARCH_NEIGHBORS_MAX)
         return pal_error_set(err, PAL_LIMIT, "%llu neighbors of a hit exceed the limit of %d",
                 (unsigned long long)search->neighbors, PAL_SEARCH_NEIGHBORS_MAX);
-    if (search->neighbors > 0 && !search->rank)
+    if (search->rank > PAL_RANK_QUESTIONS)
+        return pal_error_set(err, PAL_INVALID, "'rank' is not a value of a search");
+    if (search->neighbors > 0 && search->rank == PAL_RANK_NEVER)
         return pal_error_set(err, PAL_INVALID, "'neighbors' requires a ranked search");
     if (search->role > PAL_ROLE_TOOL)
         return pal_error_set(err, PAL_INVALID, "'role' is not a role of messages");
@@ -466,6 +468,23 @@ static pal_status run_search(
     return search_session(store, state, below, scratch, err);
 }
 
+/* Decides whether the text is a question. A phrase or a prefix shows that the caller knows what the
+ * message says. */
+static pal_status decide_rank(pal_search_query *search, pal_arena *arena, pal_error *err)
+{
+    pal_query query;
+    pal_status status = PAL_OK;
+
+    if (search->rank != PAL_RANK_QUESTIONS)
+        return PAL_OK;
+    status = pal_words_query_read(search->text, arena, &query, err);
+    search->rank = PAL_RANK_ALWAYS;
+    for (size_t i = 0; status == PAL_OK && i < query.len; i++)
+        if (query.phrases[i].is_quoted || query.phrases[i].is_prefix)
+            search->rank = PAL_RANK_NEVER;
+    return status;
+}
+
 pal_status pal_store_search(pal_store *store, const pal_search_query *search, pal_arena *arena,
         pal_search_page *out_hits, pal_error *err)
 {
@@ -475,7 +494,9 @@ pal_status pal_store_search(pal_store *store, const pal_search_query *search, pa
     uint64_t below;
     pal_status status = check_search(&checked, err);
 
-    if (status == PAL_OK && checked.rank)
+    if (status == PAL_OK)
+        status = decide_rank(&checked, arena, err);
+    if (status == PAL_OK && checked.rank != PAL_RANK_NEVER)
         return pal_search_best(store, &checked, arena, out_hits, err);
     if (status == PAL_OK)
         status = read_cursor(&checked, &below, err);

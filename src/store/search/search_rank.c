@@ -170,7 +170,7 @@ double pal_rank_score(double weight, uint32_t count, uint32_t words, double aver
 typedef struct match_finder {
     const pal_rank_query *query;
     const char *normal;
-    bool (*found)(size_t at, size_t end, uint64_t terms, void *user);
+    pal_rank_sink found;
     void *user;
 } match_finder;
 
@@ -183,11 +183,9 @@ static bool find_match(pal_term term, void *user)
     return !terms || finder->found(at, at + term.text.len, terms, finder->user);
 }
 
-/* Calls found() with the places of all words of the search in a normal form. */
-static void find_matches(const pal_rank_query *query, pal_str normal,
-        bool (*found)(size_t at, size_t end, uint64_t terms, void *user), void *user)
+void pal_rank_find(const pal_rank_query *query, pal_str normal, pal_rank_sink sink, void *user)
 {
-    match_finder finder = {query, normal.data, found, user};
+    match_finder finder = {query, normal.data, sink, user};
 
     pal_words_terms(normal, find_match, &finder);
 }
@@ -235,7 +233,7 @@ size_t pal_rank_place(const pal_rank_query *query, const double *weights, pal_st
     pal_buf_init(&normal, SIZE_MAX / 4);
     pal_words_normal(text, &normal);
     if (normal.failure == PAL_OK) {
-        find_matches(query, pal_buf_str(&normal), weigh_place, &finder);
+        pal_rank_find(query, pal_buf_str(&normal), weigh_place, &finder);
         at = pal_words_origin(text, finder.best_at);
     }
     pal_buf_done(&normal);
@@ -266,7 +264,7 @@ size_t pal_rank_matches(
     pal_buf_init(&normal, SIZE_MAX / 4);
     pal_words_normal(text, &normal);
     if (normal.failure == PAL_OK && max > 0)
-        find_matches(query, pal_buf_str(&normal), add_match, &list);
+        pal_rank_find(query, pal_buf_str(&normal), add_match, &list);
     pal_buf_done(&normal);
     return pal_words_matches_join(list.items, list.len);
 }

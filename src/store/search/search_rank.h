@@ -51,6 +51,12 @@ double pal_rank_weight(double rows, double found);
  * `average` words. */
 double pal_rank_score(double weight, uint32_t count, uint32_t words, double average);
 
+/* Called with a word of the search from `at` to `end` of a normal form, and the mask of its terms.
+ * Returns false to stop. */
+typedef bool (*pal_rank_sink)(size_t at, size_t end, uint64_t terms, void *user);
+/* Finds all words of the search in a normal form, in order. */
+void pal_rank_find(const pal_rank_query *query, pal_str normal, pal_rank_sink sink, void *user);
+
 /* Returns the place in the text around which the weights are largest. */
 size_t pal_rank_place(const pal_rank_query *query, const double *weights, pal_str text);
 /* Finds all words of the search in a text, as pal_words_matches() finds phrases. */

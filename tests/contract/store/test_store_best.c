@@ -119,6 +119,30 @@ static void scripts_without_spaces_are_divided(void)
     CHECK(finds(session, "大", "2"));
 }
 
+/* A phrase or a prefix is what the message says; anything else may be a question. */
+static void only_questions_are_ranked(void)
+{
+    pal_id session = TEXTS("off by one", "one by one", "one offer");
+    pal_search_query what = {
+            .session = session, .text = S("off one"), .rank = PAL_RANK_QUESTIONS, .neighbors = 1};
+    pal_search_page hits = {0};
+
+    OK(pal_store_search(test.store, &what, test.arena, &hits, &test.err));
+    CHECK_STR(seqs_of(&hits), "1 2 3");
+    if (CHECK_EQ(hits.len, 3) && CHECK(hits.items[0].rank != NULL))
+        CHECK_EQ(hits.items[0].rank->neighbors_len, 1);
+    what.text = S("off* one");
+    OK(pal_store_search(test.store, &what, test.arena, &hits, &test.err));
+    CHECK_STR(seqs_of(&hits), "3 1");
+    if (CHECK_EQ(hits.len, 2))
+        CHECK(hits.items[0].rank == NULL);
+    what.text = S("\"by one\" off");
+    OK(pal_store_search(test.store, &what, test.arena, &hits, &test.err));
+    CHECK_STR(seqs_of(&hits), "1");
+    what.rank = PAL_RANK_QUESTIONS + 1;
+    GIVES(PAL_INVALID, pal_store_search(test.store, &what, test.arena, &hits, &test.err));
+}
+
 static void a_hit_shows_its_words(void)
 {
     pal_id session = TEXTS("We saw the painters; paint the ship red.");
@@ -448,6 +472,7 @@ void contract_best(void)
     RUN(english_forms_are_one_word);
     RUN(phrases_are_required);
     RUN(scripts_without_spaces_are_divided);
+    RUN(only_questions_are_ranked);
     RUN(a_hit_shows_its_words);
     RUN(neighbors_are_shown);
     RUN(neighbors_that_match_too_raise_the_score);

@@ -257,6 +257,27 @@ static void recall_shows_the_place(void)
     CHECK_CONTAINS(text, "港口的代碼是四七一一");
 }
 
+static void recall_answers_questions(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "We talked."};
+    const char *text;
+
+    say_as(session, PAL_ROLE_USER, "Shall I tell you about the boats?", 300);
+    say_as(session, PAL_ROLE_USER, haystack("My brother repaired two boats in Lisbon."), 300);
+    say_as(session, PAL_ROLE_ASSISTANT, "Both are blue.", 300);
+    say_turns(session, 10, 300);
+    CHECK_THAT(compact(&window, &s).seq, >, 3);
+    text = run_tool(session, "recall", "{\"text\":\"Which boat was he repairing?\"}");
+    CHECK_CONTAINS(text, "My brother repaired two boats in Lisbon.");
+    CHECK_CONTAINS(text, "(before it: message 1, user: Shall I tell you about the boats?)");
+    CHECK_CONTAINS(text, "(after it: message 3, assistant: Both are blue.)");
+    CHECK_THAT(strlen(text), <, 4000);
+    CHECK_STR(run_tool(session, "recall", "{\"text\":\"\\\"boat was\\\"\"}"), "[Nothing was found.]");
+    CHECK_CONTAINS(run_tool(session, "recall", "{\"text\":\"repair* boats\"}"), "in Lisbon.");
+}
+
 /* A sliding window hides everything before its beginning, and nothing after it. */
 static void recall_leaves_out_visible_messages(void)
 {
@@ -290,6 +311,7 @@ void window_tools(void)
     RUN(recall_finds_hidden_messages);
     RUN(recall_finds_messages_that_were_pruned_since);
     RUN(recall_shows_the_place);
+    RUN(recall_answers_questions);
     RUN(recall_leaves_out_visible_messages);
     RUN(the_output_of_a_tool_is_limited);
     RUN(a_long_line_is_read_to_its_end);

@@ -280,21 +280,50 @@ test('search finds visible messages', async (t) => {
     assert.deepEqual(new Set(all.hits.map((h) => h.session_id)), new Set([one, two]));
     assert.deepEqual(Object.keys(all.hits[0]),
         ['session_id', 'message_id', 'seq', 'role', 'created_at', 'snippet', 'matches', 'title',
-            'key']);
-    const here = await ok(s.get(`${base}/k/search?q=lamp`));
+            'key', 'score']);
+    const here = await ok(s.get(`${base}/k/search?q=lamp&order=newest`));
     assert.deepEqual(here.hits.map((h) => h.seq), [2, 1]);
     assert.deepEqual((await ok(s.get(`${base}/k/search?q=gr%C3%BCn`))).hits.map((h) => h.seq), [3]);
     assert.deepEqual((await ok(s.get(`${base}/k/search?q=lamp&role=assistant`))).hits
         .map((h) => h.seq), [2]);
-    const page = await ok(s.get(`${base}/k/search?q=lamp&limit=1`));
-    assert.deepEqual([page.hits.length, page.has_more], [1, true]);
-    const next = await ok(s.get(
-        `${base}/k/search?q=lamp&limit=1&cursor=${encodeURIComponent(page.cursor)}`));
-    assert.deepEqual([next.hits[0].seq, next.has_more, next.cursor], [1, false, null]);
+    for (const order of ['newest', 'best']) {
+        const query = `${base}/k/search?q=lamp&limit=1&order=${order}`;
+        const page = await ok(s.get(query));
+        assert.deepEqual([page.hits.length, page.has_more], [1, true]);
+        const next = await ok(s.get(`${query}&cursor=${encodeURIComponent(page.cursor)}`));
+        assert.deepEqual([next.hits.length, next.has_more, next.cursor], [1, false, null]);
+        assert.deepEqual([page.hits[0].seq, next.hits[0].seq].sort(), [1, 2]);
+    }
     await ok(s.post(`${base}/k/rewind`, { to_seq: 0 }));
     assert.deepEqual((await ok(s.get(`${base}/k/search?q=lamp`))).hits, []);
     assertError(await s.get('/api/v1/search'), 400, 'invalid', /'q' is missing/);
     assertError(await s.get('/api/v1/search?q=x&role=king'), 400, 'invalid', /'role' must be/);
+});
+
+test('a question finds the best messages', async (t) => {
+    const s = await serve(t);
+    await conversation(s, 'k', ['We had soup.', 'My sister paints horses.', 'Where?', 'In Porto.',
+        'It rained all day.', '我姐姐昨天在北京']);
+    const seqs = async (query) =>
+        (await ok(s.get(`${base}/k/search?${query}`))).hits.map((h) => h.seq);
+    const question = encodeURIComponent('What does your sister paint?');
+    assert.deepEqual(await seqs(`q=${question}`), [2]);
+    assert.deepEqual(await seqs(`q=${question}&order=newest`), []);
+    assert.deepEqual(await seqs(`q=${encodeURIComponent('"sister paints" soup')}`), []);
+    assert.deepEqual(await seqs(`q=${encodeURIComponent('"sister paints" soup')}&order=best`), [2]);
+    assert.deepEqual(await seqs(`q=${encodeURIComponent('你姐姐什么时候去了北京？')}`), [6]);
+    const { hits: [hit] } = await ok(s.get(`/api/v1/search?q=${question}&neighbors=1`));
+    assert.deepEqual(hit.neighbors.map(({ seq, role, text }) => [seq, role, text]),
+        [[1, 'user', 'We had soup.'], [3, 'user', 'Where?']]);
+    assert.deepEqual(hit.matches, [[3, 6], [10, 6]]);
+    await ok(s.post(`${base}/k/messages`, { messages: [
+        { role: 'user', content: 'soup for me', sender: 'ann' }] }), 201);
+    assert.deepEqual(await seqs('q=soup&sender=ann'), [7]);
+    assertError(await s.get('/api/v1/search?q=x&order=worst'), 400, 'invalid',
+        /'order' must be newest, best or auto/);
+    assertError(await s.get('/api/v1/search?q=x&neighbors=9'), 400, 'invalid', /'neighbors' must/);
+    assertError(await s.get('/api/v1/search?q=x&neighbors=1&order=newest'), 400, 'invalid',
+        /'neighbors' requires/);
 });
 
 test('an export is complete, and its import restores the session', async (t) => {

@@ -173,13 +173,26 @@ static pal_status diff_summaries(pal_call *call, pal_error *err)
 typedef struct search_request {
     pal_search_query query; /* the offsets in the table are those of its members */
     bool hidden;
+    uint32_t neighbors;
+    int order; /* PAL_RANK_... */
 } search_request;
 
 static const pal_api_object search_query = {
         .members = PAL_API_MEMBERS(
                 {"q", PAL_API_TEXT,
-                        "words that must all occur; use quotes for a phrase and word* for a prefix",
+                        "words or a question; use quotes for a phrase and word* for a prefix",
                         .offset = offsetof(pal_search_query, text), .is_required = true},
+                {"order", PAL_API_WORD,
+                        "best: any of the words may occur, the best hits first; newest: all must "
+                        "occur; auto: best, unless q contains a phrase or a prefix",
+                        .offset = offsetof(search_request, order), .min = PAL_RANK_NEVER,
+                        .words = "newest best auto"},
+                {"neighbors", PAL_API_COUNT32,
+                        "messages before and after each hit to show, if the best hits come first",
+                        .offset = offsetof(search_request, neighbors),
+                        .max = PAL_SEARCH_NEIGHBORS_MAX},
+                {"sender", PAL_API_TEXT, "only messages of this sender",
+                        .offset = offsetof(pal_search_query, sender)},
                 {"role", PAL_API_WORD, "only messages of this role",
                         .offset = offsetof(pal_search_query, role), .min = PAL_ROLE_SYSTEM,
                         .words = "system user assistant tool"},
@@ -209,10 +222,13 @@ static pal_status read_search(pal_call *call, const pal_api_object *table,
 {
     search_request request = {.query.tenant = call->caller.tenant,
             .query.limit = PAL_SEARCH_HITS_DEFAULT,
-            .query.wait_ms = PAL_SEARCH_WAIT_MS};
+            .query.wait_ms = PAL_SEARCH_WAIT_MS,
+            .order = PAL_RANK_QUESTIONS};
     pal_status status = pal_api_query_read(call, table, &request, err);
     *out_search = request.query;
     out_search->hidden = request.hidden;
+    out_search->rank = (uint64_t)request.order;
+    out_search->neighbors = request.neighbors;
     return status;
 }
 
@@ -246,6 +262,26 @@ static pal_status is_hit_hidden(
     return status == PAL_NOT_FOUND ? PAL_OK : status;
 }
 
+static void put_rank(pal_json_writer *writer, const pal_search_rank *rank)
+{
+    pal_put_f64(writer, "score", rank->score);
+    if (rank->neighbors_len == 0)
+        return;
+    pal_json_name(writer, "neighbors");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < rank->neighbors_len; i++) {
+        const pal_search_neighbor *neighbor = &rank->neighbors[i];
+        pal_json_begin_object(writer);
+        pal_put_count(writer, "seq", neighbor->seq);
+        pal_put_id(writer, "message_id", neighbor->message);
+        pal_put_text(writer, "role", pal_role_name(neighbor->role));
+        pal_put_time(writer, "created_at", neighbor->created_at);
+        pal_put_str(writer, "text", neighbor->text);
+        pal_json_end_object(writer);
+    }
+    pal_json_end_array(writer);
+}
+
 static void put_hit(pal_json_writer *writer, const pal_search_hit *hit, const pal_session *session,
         bool is_hidden)
 {
@@ -269,6 +305,8 @@ static void put_hit(pal_json_writer *writer, const pal_search_hit *hit, const pa
     pal_put_str_or_null(writer, "key", session->key);
     if (is_hidden)
         pal_put_flag(writer, "hidden", true);
+    if (hit->rank)
+        put_rank(writer, hit->rank);
     pal_json_end_object(writer);
 }
 
@@ -398,6 +436,14 @@ static const pal_api_object diff_body = {"SummaryDiff",
                 {"new", PAL_API_COUNT, .is_required = true},
                 {"diff", PAL_API_TEXT, .is_required = true})};
 
+static const pal_api_object neighbor_body = {"HitNeighbor",
+        .members = PAL_API_MEMBERS(
+                {"seq", PAL_API_COUNT, .is_required = true},
+                {"message_id", PAL_API_TEXT, .is_required = true},
+                {"role", PAL_API_TEXT, .is_required = true},
+                {"created_at", PAL_API_TIME, .is_required = true},
+                {"text", PAL_API_TEXT, "the beginning of its text", .is_required = true})};
+
 static const pal_api_object hit_body = {"Hit",
         .members = PAL_API_MEMBERS(
                 {"session_id", PAL_API_TEXT, .is_required = true},
@@ -411,7 +457,11 @@ static const pal_api_object hit_body = {"Hit",
                                   "\"items\":{\"type\":\"integer\"}}}"},
                 {"title", PAL_API_TEXT, .is_required = true},
                 {"key", PAL_API_TEXT, .is_required = true, .is_nullable = true},
-                {"hidden", .type = PAL_API_FLAG})};
+                {"hidden", .type = PAL_API_FLAG},
+                {"score", PAL_API_VALUE, "comparable only within one search",
+                        .schema = "{\"type\":\"number\"}"},
+                {"neighbors", PAL_API_LIST, "the messages before and after it, by seq",
+                        .of = &neighbor_body})};
 
 static const pal_api_object hit_page_body = {"HitPage",
         .members = PAL_API_MEMBERS(
