@@ -72,6 +72,15 @@
 #define PAL_LEDGER_PAGE_MAX 1000                  /* ledger rows on one page of a list */
 #define PAL_LEDGER_PAGE_DEFAULT 50                /* used if the caller gives no limit */
 #define PAL_PERMISSION_MEMORIES_MAX 1000          /* remembered answers that a session uses */
+#define PAL_NOTES_MAX 400                         /* active notes about one subject */
+#define PAL_NOTE_TEXT_LEN_MAX 600                 /* bytes of a note */
+#define PAL_NOTE_QUOTE_LEN_MAX 300                /* bytes of a quote */
+#define PAL_NOTE_SUBJECT_LEN_MAX 1024             /* bytes of a subject or a circle */
+#define PAL_NOTE_REASON_LEN_MAX 300               /* bytes of the reason of a change */
+#define PAL_NOTE_SOURCES_MAX 8                    /* sources of a note */
+#define PAL_NOTE_CHANGES_MAX 32                   /* changes in the history of a note */
+#define PAL_NOTE_PAGE_MAX 1000                    /* notes on one page of a list */
+#define PAL_NOTE_PENDING_MS (INT64_C(30) * 24 * 3600 * 1000) /* how long a note can be pending */
 #define PAL_RECORD_PAGE_DEFAULT 50                /* used if the caller gives no limit */
 #define PAL_INBOX_OWNERS_MAX 1000 /* sessions on one page of pal_store_inbox_owners() */
 #define PAL_COMMIT_QUEUE_MAX 4096 /* calls that wait for the writer; further calls block, except

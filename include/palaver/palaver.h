@@ -44,6 +44,7 @@
 #include "palaver/login.h"
 #include "palaver/loop.h"
 #include "palaver/message.h"
+#include "palaver/note.h"
 #include "palaver/permission.h"
 #include "palaver/provider_info.h"
 #include "palaver/retry.h"

@@ -10,6 +10,9 @@ const pal_cli_group pal_cli_groups[] = {
         {"session", NULL,
                 "Manages conversations. SESSION is an id or its unique beginning, a key, an\n"
                 "alias, or @last for the session that was updated last.\n"},
+        {"memory", "list, add and change notes of the long-term memory",
+                "Manages notes: sentences that somebody said, with their sources.\n"
+                "docs/memory.md explains what is kept and who may be shown it.\n"},
         {"config", "show, check or create the configuration",
                 "Manages the configuration. The first of these that is set or exists is read:\n"
                 "--config FILE, PALAVER_CONFIG, ./palaver.yaml, and palaver/palaver.yaml in\n"

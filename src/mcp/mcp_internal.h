@@ -99,6 +99,11 @@ pal_status pal_mcp_append_message(pal_mcp_call *call, pal_error *err);
 pal_status pal_mcp_remember(pal_mcp_call *call, pal_error *err);
 pal_status pal_mcp_fork_conversation(pal_mcp_call *call, pal_error *err);
 
+/* mcp_note.c */
+pal_status pal_mcp_search_notes(pal_mcp_call *call, pal_error *err);
+pal_status pal_mcp_add_note(pal_mcp_call *call, pal_error *err);
+pal_status pal_mcp_retract_note(pal_mcp_call *call, pal_error *err);
+
 /* ---- Results ---- */
 
 #define PAL_MCP_SERVER_INFO "{\"name\":\"palaver\",\"version\":\"" PAL_VERSION "\"}"

@@ -37,6 +37,11 @@
             ",\"role\":" TEXT ",\"created_at\":" TIME ",\"snippet\":" TEXT                         \
             ",\"neighbors\":" LIST(NEIGHBOR_SCHEMA))
 
+#define NOTE_SCHEMA                                                                                \
+    OBJECT("\"id\",\"text\",\"kind\",\"state\",\"subject\",\"circle\"",                        \
+            "\"id\":" TEXT ",\"text\":" TEXT ",\"kind\":" TEXT ",\"state\":" TEXT                \
+            ",\"pending\":" TEXT ",\"subject\":" TEXT ",\"circle\":" TEXT ",\"created_at\":" TIME)
+
 #define APPENDED_SCHEMA                                                                            \
     OBJECT("\"conversation\",\"message_id\",\"seq\"",                                              \
             "\"conversation\":" TEXT ",\"message_id\":" TEXT ",\"seq\":" COUNT)
@@ -50,6 +55,8 @@
 /* ---- Arguments ---- */
 
 static const char *const any_role[] = {"system", "user", "assistant", "tool", NULL};
+static const char *const note_kind[] = {
+        "fact", "preference", "instruction", "event", "context", NULL};
 static const char *const search_order[] = {"auto", "best", "newest", NULL};
 static const char *const own_role[] = {"user", "assistant", "system", NULL};
 
@@ -151,6 +158,33 @@ static const pal_mcp_field fork_fields[] = {
         {0},
 };
 
+static const pal_mcp_field note_search_fields[] = {
+        NAME("query", PAL_SEARCH_TEXT_LEN_MAX, "words or a question; all notes if it is absent"),
+        CONVERSATION(false, "show also notes that may be shown in this conversation"),
+        {"kind", PAL_MCP_TEXT, false, 0, 0, 0, note_kind, "only notes of this kind"},
+        LIMIT(20),
+        {0},
+};
+
+static const pal_mcp_field note_fields[] = {
+        {"text", PAL_MCP_TEXT, true, 1, PAL_NOTE_TEXT_LEN_MAX, 0, NULL,
+                "the note: one sentence in the words of the message"},
+        {"kind", PAL_MCP_TEXT, false, 0, 0, 0, note_kind, "the kind of the note (fact)"},
+        ONE_CONVERSATION,
+        {"seq", PAL_MCP_NUMBER, true, 1, INT64_MAX, 0, NULL,
+                "seq of the user message that says so"},
+        NAME("quote", PAL_NOTE_QUOTE_LEN_MAX, "words of that message, unchanged (the text)"),
+        NAME("replaces", PAL_RECORD_NAME_LEN_MAX, "id of the note that is no longer true"),
+        {0},
+};
+
+static const pal_mcp_field note_retract_fields[] = {
+        {"note", PAL_MCP_TEXT, true, 1, PAL_RECORD_NAME_LEN_MAX, 0, NULL, "id of the note"},
+        CONVERSATION(false, "a conversation in which the note may be shown"),
+        NAME("reason", PAL_NOTE_REASON_LEN_MAX, "why the note is wrong"),
+        {0},
+};
+
 /* ---- The table ---- */
 
 const pal_mcp_tool pal_mcp_tools[] = {
@@ -213,5 +247,24 @@ const pal_mcp_tool pal_mcp_tools[] = {
                 false, false, fork_fields,
                 OBJECT("\"conversation\"", "\"conversation\":" CONVERSATION_SCHEMA),
                 pal_mcp_fork_conversation},
+        {"search_notes", "Search notes",
+                "Searches the long-term memory: notes for everybody, and those that may be shown "
+                "in a conversation. A note is one sentence that somebody said.",
+                true, false, note_search_fields,
+                OBJECT("\"notes\"", "\"notes\":" LIST(NOTE_SCHEMA) ",\"has_more\":" FLAG),
+                pal_mcp_search_notes},
+        {"add_note", "Add a note",
+                "Adds a note that rests on a message of a user. It is rejected if the quote does "
+                "not occur in the message, and it becomes pending if it says more than the "
+                "message.",
+                false, false, note_fields,
+                OBJECT("\"note\",\"support\"",
+                        "\"note\":" NOTE_SCHEMA ",\"support\":" FLAG),
+                pal_mcp_add_note},
+        {"retract_note", "Retract a note",
+                "Retracts a note that is wrong, so that it is not shown any more. It can be "
+                "restored by people.",
+                false, false, note_retract_fields, OBJECT("\"note\"", "\"note\":" NOTE_SCHEMA),
+                pal_mcp_retract_note},
         {0},
 };

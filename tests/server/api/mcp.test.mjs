@@ -97,7 +97,8 @@ for (const era of ['old', 'new']) for (const over of ['stdio', 'http']) {
         const { tools } = await client.listTools();
         assert.deepEqual(tools.map((tool) => tool.name), ['list_conversations',
             'read_conversation', 'search_conversations', 'create_conversation', 'append_message',
-            'remember', 'continue_conversation', 'fork_conversation']);
+            'remember', 'continue_conversation', 'fork_conversation', 'search_notes', 'add_note',
+            'retract_note']);
         for (const tool of tools) {
             assert.ok(tool.title && tool.description, tool.name);
             assert.equal(tool.inputSchema.type, 'object');
@@ -481,7 +482,7 @@ test('the key determines the allowed tools and the visible conversations', async
     const [target, body, options] = modern('tools/list');
     const { tools } = (await s.post(target, body, { ...options, key: reader })).json.result;
     assert.deepEqual(tools.map((tool) => tool.name),
-        ['list_conversations', 'read_conversation', 'search_conversations']);
+        ['list_conversations', 'read_conversation', 'search_conversations', 'search_notes']);
 
     const session = await begin(s, { key: ours });
     const ping = (key) => s.post('/mcp', { jsonrpc: '2.0', id: 1, method: 'ping' },

@@ -16,6 +16,7 @@ const bases = {
     giveResults: { results: [{ call_id: 'c', output: 'x' }] },
     giveSessionResults: { results: [{ call_id: 'c', output: 'x' }] },
     createConversation: { project_id: 'p', bead_id: 'b', message: 'x' },
+    addNote: { text: 'x', kind: 'fact' },
     receive: { context: { channel: 'web', sender_id: 'me' }, message: 'x' },
 };
 // For these routes an unreadable body counts as empty, or does not have to be JSON.
@@ -137,7 +138,7 @@ test('every route refuses wrong requests', async (t) => {
             assert.equal(answer.code, 403, `${route.id}: ${answer.text}`);
             assert.match(wordsOf(answer, route.id), /write|admin/);
         }
-        for (const id of ['eraseSession', 'createKey', 'listKeys']) {
+        for (const id of ['eraseSession', 'eraseNote', 'eraseNotes', 'createKey', 'listKeys']) {
             const route = routes.find((r) => r.id === id);
             const answer = await s.ask(route.method, fill(route.path), { key: keys.write,
                 ...(route.isWrite && { body: {} }) });
@@ -155,7 +156,7 @@ test('every route refuses wrong requests', async (t) => {
                     ...(route.isWrite && { body: { ...bases[route.id] } }) });
                 // An admin route says nothing else to other keys. An incomplete path is wrong for
                 // every key.
-                const code = route.id === 'eraseSession' ? 403 : route.id === 'getBead' ? 400 : 404;
+                const code = /^erase/.test(route.id) ? 403 : route.id === 'getBead' ? 400 : 404;
                 assert.equal(answer.code, code, `${route.id}: ${answer.code} ${answer.text}`);
                 assert.doesNotMatch(answer.text, /be kind|"T"/);
             }

@@ -137,6 +137,22 @@ test('responses match /openapi.json', async (t) => {
         await call('getSessionUsage', { id });
         await call('listLedger');
     });
+    await t.test('notes', async () => {
+        const { seq } = (await call('appendMessages', { id }, { role: 'user', content: 'I sail.' }))
+            .messages[0];
+        const source = { session: id, seq, quote: 'I sail' };
+        const { note } = await call('addNote', {}, { text: 'Ann sails.', kind: 'fact', source });
+        await call('getNote', { note: note.id });
+        await call('listNotes', {}, undefined, '?limit=1');
+        await call('listSessionNotes', { id }, undefined, '?q=sailing');
+        await call('retractNote', { note: note.id }, { reason: 'no' });
+        await call('restoreNote', { note: note.id }, {});
+        const { note: pending } = await call('addNote', {},
+            { text: 'Ann owns seven boats.', kind: 'fact', source });
+        await call('confirmNote', { note: pending.id }, {});
+        await call('eraseNote', { note: note.id });
+        await call('eraseNotes', {}, undefined, `?subject=session:${id}`);
+    });
     await t.test('clients', async () => {
         await call('chat', {}, { message: 'x' });
         await call('chatInSession', { id }, { message: 'x' });

@@ -44,6 +44,7 @@ static const pal_api_route *const routes[] = {
         pal_turn_routes,
         pal_turn_look_routes,
         pal_permission_routes,
+        pal_note_routes,
         pal_skillian_routes,
         pal_loom_routes,
         pal_inbound_routes,

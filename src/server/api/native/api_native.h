@@ -18,6 +18,7 @@ extern const pal_api_route pal_key_routes[];      /* api_key.c */
 extern const pal_api_route pal_login_routes[];    /* api_login.c */
 extern const pal_api_route pal_loom_routes[];     /* api_loom.c */
 extern const pal_api_route pal_message_routes[];  /* api_message.c */
+extern const pal_api_route pal_note_routes[];       /* api_note.c */
 extern const pal_api_route pal_permission_routes[]; /* api_permission.c */
 extern const pal_api_route pal_plan_routes[];       /* api_plan.c */
 extern const pal_api_route pal_session_routes[];  /* api_session.c */
