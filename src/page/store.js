@@ -98,16 +98,24 @@ export async function loadSessions(cursor = null) {
     }
 }
 
+const drops = new Map(); // session: when it was removed from the list, counted in removals
+let dropCount = 0;
+
 function dropSession(id) {
+    drops.set(id, ++dropCount);
     if (sessions.peek())
         sessions.value = sessions.peek().filter((session) => session.id !== id);
 }
 
 export async function loadSession(id) {
+    const began = dropCount;
+
     try {
         const session = await get(path('sessions', id));
+        // It may have been deleted while the response was on its way.
+        const isDropped = drops.get(session.id) > began;
 
-        if (session.state === 'active' && sessions.peek())
+        if (session.state === 'active' && sessions.peek() && !isDropped)
             sortSessions([session, ...sessions.peek().filter((one) => one.id !== session.id)]);
         return session;
     } catch (error) {

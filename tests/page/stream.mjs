@@ -151,6 +151,32 @@ pageTest('a server that is killed in the middle of an answer continues it', asyn
     assert.equal(await tab.locator('.live').count(), 0);
 });
 
+pageTest('an older response does not bring a deleted session back', async ({ open, api, s }) => {
+    const id = await s.session({ title: 'old' });
+    const tab = await open();
+    await tab.waitForSelector('.session:has-text("old")');
+    const [held, asked] = [{}, {}].map((one) => {
+        one.promise = new Promise((resolve) => { one.resolve = resolve; });
+        return one;
+    });
+    await tab.route(`**/sessions/${id}`, async (route) => {
+        const response = await route.fetch();
+        asked.resolve();
+        await held.promise;
+        await route.fulfill({ response });
+    });
+    await api('PATCH', `sessions/${id}`, { title: 'new' });
+    await asked.promise;
+    await api('DELETE', `sessions/${id}`);
+    await tab.waitForSelector('.sessions .empty');
+    const late = tab.waitForResponse(`**/sessions/${id}`);
+    held.resolve();
+    await (await late).finished();
+    await s.session({ title: 'other' });
+    await tab.waitForSelector('.session:has-text("other")');
+    assert.equal(await tab.locator('.session').count(), 1);
+});
+
 pageTest('a page that is older than the server offers to reload', async ({ open, s, t }) => {
     const tab = await open();
     await tab.fill('#say', 'half a thought');
