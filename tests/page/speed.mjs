@@ -83,7 +83,7 @@ pageTest('the first view: bytes, elements, layouts and work', async ({ context, 
     const files = await tab.evaluate(() => [...performance.getEntriesByType('navigation'),
         ...performance.getEntriesByType('resource')].filter(({ name }) => !/\/api\//.test(name))
         .map(({ name, encodedBodySize }) => [name, encodedBodySize]));
-    compare(t, 'kilobytes of the first view', files.reduce((sum, [, size]) => sum + size, 0) / KB, 75);
+    compare(t, 'kilobytes of the first view', files.reduce((sum, [, size]) => sum + size, 0) / KB, 60);
     compare(t, 'elements', await tab.evaluate(() => document.querySelectorAll('*').length), 200);
     compare(t, 'layouts', LayoutCount, 40);
     compare(t, 'work, in 500 paragraphs', TaskDuration / unit, 12);
