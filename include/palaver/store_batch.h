@@ -181,6 +181,26 @@ typedef void (*pal_store_on_applied)(
 PAL_API PAL_CHECKED pal_status pal_store_apply_async(pal_store *store, pal_op *ops, size_t ops_len,
         pal_store_on_applied applied, void *user, pal_error *err);
 
+/* Applies all operations in one durable commit, in their order, or none of them. Calls from several
+ * threads share commits. An operation sees what those before it did, except that a fork sees only
+ * what was stored before the batch.
+ *
+ * If an operation fails, the call returns its status and sets *out_failed (may be NULL) to its
+ * index. The status of all others is then PAL_CANCELED. If the commit itself fails, *out_failed is
+ * `ops_len`. After a failure the outputs of the operations mean nothing.
+ *
+ * The batch can have operations of these kinds: CREATE, FORK, APPEND without ledger rows, MARK,
+ * INBOX_ADD, INBOX_DROP, BLOB_PUT, RECORD_PUT and RECORD_DROP. PAL_INVALID: it has another one.
+ * PAL_LIMIT: as in pal_store_apply(). */
+PAL_API PAL_CHECKED pal_status pal_store_apply_all(
+        pal_store *store, pal_op *ops, size_t ops_len, size_t *out_failed, pal_error *err);
+
+/* Like pal_store_apply_all(), but does not wait for the commit, as pal_store_apply_async(). The
+ * status of the failed operation is neither PAL_OK nor PAL_CANCELED. An operation that fails before
+ * the commit, because it is not valid, fails this function; then `applied` is not called. */
+PAL_API PAL_CHECKED pal_status pal_store_apply_all_async(pal_store *store, pal_op *ops,
+        size_t ops_len, pal_store_on_applied applied, void *user, pal_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -581,6 +581,111 @@ pal_status pal_store_apply(pal_store *store, pal_op *ops, size_t ops_len, pal_er
     return status;
 }
 
+/* ---- All or none ---- */
+
+/* Of the other kinds, the backend "memory:" cannot take back what they did. */
+static bool can_be_taken_back(const pal_op *op)
+{
+    switch (op->kind) {
+    case PAL_OP_CREATE:
+    case PAL_OP_FORK:
+    case PAL_OP_MARK:
+    case PAL_OP_INBOX_ADD:
+    case PAL_OP_INBOX_DROP:
+    case PAL_OP_BLOB_PUT:
+    case PAL_OP_RECORD_PUT:
+    case PAL_OP_RECORD_DROP:
+        return true;
+    case PAL_OP_APPEND:
+        return op->u.append.ledger_len == 0;
+    default:
+        return false;
+    }
+}
+
+static void cancel_others(pal_op *ops, size_t ops_len, size_t failed)
+{
+    for (size_t i = 0; i < ops_len; i++)
+        if (i != failed)
+            ops[i].status = pal_error_set(&ops[i].error, PAL_CANCELED,
+                    "another operation of the batch failed: %.180s", ops[failed].error.message);
+}
+
+/* Returns the status of the operation that failed, and its index, or PAL_OK. If all have the same
+ * failure, the commit has failed. */
+static pal_status all_status(const pal_op *ops, size_t ops_len, size_t *out_failed, pal_error *err)
+{
+    size_t failed = ops_len, canceled = 0;
+
+    for (size_t i = 0; i < ops_len; i++) {
+        if (ops[i].status == PAL_CANCELED)
+            canceled++;
+        else if (ops[i].status != PAL_OK && failed == ops_len)
+            failed = i;
+    }
+    if (failed == ops_len && canceled == 0)
+        return PAL_OK;
+    if (out_failed)
+        *out_failed = failed < ops_len && canceled == ops_len - 1 ? failed : ops_len;
+    if (failed == ops_len)
+        failed = 0;
+    return pal_error_set(err, ops[failed].status, "%s", ops[failed].error.message);
+}
+
+static pal_status prepare_all(pal_store *store, pal_op *ops, size_t ops_len,
+        pal_prepared_batch *out_prepared, size_t *out_failed, pal_error *err)
+{
+    pal_status status;
+
+    memset(out_prepared, 0, sizeof(*out_prepared));
+    for (size_t i = 0; i < ops_len; i++) {
+        if (can_be_taken_back(&ops[i]))
+            continue;
+        ops[i].status = pal_error_set(&ops[i].error, PAL_INVALID,
+                "an operation of kind %d cannot be applied all or none", (int)ops[i].kind);
+        cancel_others(ops, ops_len, i);
+        return all_status(ops, ops_len, out_failed, err);
+    }
+    status = prepare(store, ops, ops_len, out_prepared, err);
+    if (status != PAL_OK) {
+        if (out_failed)
+            *out_failed = ops_len;
+        return status;
+    }
+    for (size_t i = 0; i < ops_len; i++) {
+        if (ops[i].status == PAL_OK)
+            continue;
+        cancel_others(ops, ops_len, i);
+        return all_status(ops, ops_len, out_failed, err);
+    }
+    out_prepared->works[0].all_len = out_prepared->works_len;
+    return PAL_OK;
+}
+
+pal_status pal_store_apply_all(
+        pal_store *store, pal_op *ops, size_t ops_len, size_t *out_failed, pal_error *err)
+{
+    pal_prepared_batch prepared;
+    pal_status status = check_batch(store, ops_len, err);
+
+    if (status != PAL_OK && out_failed)
+        *out_failed = ops_len;
+    if (status != PAL_OK || ops_len == 0)
+        return status;
+    status = prepare_all(store, ops, ops_len, &prepared, out_failed, err);
+    if (status == PAL_OK) {
+        store_blobs(store, &prepared);
+        pal_writer_run(store->writer, prepared.works, prepared.works_len);
+        status = all_status(ops, ops_len, out_failed, err);
+    }
+    if (status == PAL_OK) {
+        publish(&prepared);
+        pal_store_changed(store, ops, ops_len);
+    }
+    pal_store_prepared_done(&prepared);
+    return status;
+}
+
 pal_status pal_store_apply_one(pal_store *store, pal_op *op, pal_error *err)
 {
     pal_status status = pal_store_apply(store, op, 1, err);
@@ -599,6 +704,7 @@ typedef struct batch {
     pal_store *store;
     pal_op *ops;
     size_t ops_len;
+    bool is_all; /* all or none */
     pal_store_on_applied applied;
     void *user;
 } batch;
@@ -609,16 +715,19 @@ static void batch_told(pal_writer_task *task)
 {
     batch *self = (batch *)task;
     batch copy = *self;
+    pal_error err;
+    pal_status status =
+            self->is_all ? all_status(self->ops, self->ops_len, NULL, &err) : PAL_OK;
 
     publish(&self->prepared);
     pal_store_prepared_done(&self->prepared);
     pal_free(self);
     pal_store_changed(copy.store, copy.ops, copy.ops_len);
-    copy.applied(copy.ops, copy.ops_len, PAL_OK, NULL, copy.user);
+    copy.applied(copy.ops, copy.ops_len, status, status == PAL_OK ? NULL : &err, copy.user);
 }
 
-static pal_status batch_new(
-        pal_store *store, pal_op *ops, size_t ops_len, batch **out_batch, pal_error *err)
+static pal_status batch_new(pal_store *store, pal_op *ops, size_t ops_len, bool is_all,
+        batch **out_batch, pal_error *err)
 {
     batch *self = pal_calloc(1, sizeof(*self));
     pal_status status;
@@ -629,7 +738,10 @@ static pal_status batch_new(
     self->ops = ops;
     self->ops_len = ops_len;
     self->task.done = batch_told;
-    status = ops_len > 0 ? prepare(store, ops, ops_len, &self->prepared, err) : PAL_OK;
+    self->is_all = is_all;
+    status = ops_len == 0 ? PAL_OK
+            : is_all      ? prepare_all(store, ops, ops_len, &self->prepared, NULL, err)
+                          : prepare(store, ops, ops_len, &self->prepared, err);
     if (status != PAL_OK) {
         pal_store_prepared_done(&self->prepared);
         pal_free(self);
@@ -641,14 +753,14 @@ static pal_status batch_new(
     return PAL_OK;
 }
 
-pal_status pal_store_apply_async(pal_store *store, pal_op *ops, size_t ops_len,
+static pal_status apply_async(pal_store *store, pal_op *ops, size_t ops_len, bool is_all,
         pal_store_on_applied applied, void *user, pal_error *err)
 {
     batch *self = NULL;
     pal_status status = check_batch(store, ops_len, err);
 
     if (status == PAL_OK)
-        status = batch_new(store, ops, ops_len, &self, err);
+        status = batch_new(store, ops, ops_len, is_all, &self, err);
     if (status != PAL_OK)
         return status;
     self->applied = applied;
@@ -659,4 +771,16 @@ pal_status pal_store_apply_async(pal_store *store, pal_op *ops, size_t ops_len,
         pal_free(self);
     }
     return status;
+}
+
+pal_status pal_store_apply_async(pal_store *store, pal_op *ops, size_t ops_len,
+        pal_store_on_applied applied, void *user, pal_error *err)
+{
+    return apply_async(store, ops, ops_len, false, applied, user, err);
+}
+
+pal_status pal_store_apply_all_async(pal_store *store, pal_op *ops, size_t ops_len,
+        pal_store_on_applied applied, void *user, pal_error *err)
+{
+    return apply_async(store, ops, ops_len, true, applied, user, err);
 }

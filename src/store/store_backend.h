@@ -165,7 +165,33 @@ typedef struct pal_work {
                                     stored */
     uint32_t sessions_max;       /* create, fork, restore: the limit from the options */
     const pal_copied *copied;    /* not NULL: the operation copies an object of another store */
+    size_t all_len; /* set in the first of the works that are applied all or none: how many they
+                       are; otherwise 0. They are next to each other in every batch */
 } pal_work;
+
+/* Returns how many works are one unit with the first one, which no backend may spread over several
+ * commits: works that are applied all or none, or that are joined to each other. */
+static inline size_t pal_work_group_len(const pal_work *works, size_t works_len)
+{
+    size_t len = 1;
+
+    if (works[0].all_len > 0)
+        return works[0].all_len < works_len ? works[0].all_len : works_len;
+    while (len < works_len && works[len].op->with_previous &&
+            works[len].op == works[len - 1].op + 1)
+        len++;
+    return len;
+}
+
+/* Cancels the works that are applied all or none, because the work `failed` failed. */
+static inline void pal_work_cancel_all(pal_work *works, size_t works_len, size_t failed)
+{
+    for (size_t i = 0; i < works_len; i++)
+        if (i != failed)
+            works[i].op->status = pal_error_set(&works[i].op->error, PAL_CANCELED,
+                    "another operation of the batch failed: %.180s",
+                    works[failed].op->error.message);
+}
 
 /* Fails with PAL_BUDGET: the tenant has reached its limit of sessions. */
 static inline pal_status pal_sessions_full(pal_work *work)
@@ -193,17 +219,6 @@ static inline void pal_work_fail_all(pal_work *works, size_t works_len, const pa
         works[i].op->status = why->status;
         works[i].op->error = *why;
     }
-}
-
-/* Returns how many operations belong to the group of the first one. */
-static inline size_t pal_work_group_len(const pal_work *works, size_t works_len)
-{
-    size_t len = 1;
-
-    while (len < works_len && works[len].op->with_previous &&
-            works[len].op == works[len - 1].op + 1)
-        len++;
-    return len;
 }
 
 /* The sums of the ledger are also kept per hour, so that a sum does not need all rows. */
@@ -365,8 +380,9 @@ typedef pal_status pal_open_fn(const char *location, const pal_store_options *op
         pal_engine **out_engine, pal_error *err);
 typedef void pal_close_fn(pal_engine *engine);
 
-/* Commits the batch in its order. If a work fails, the others are not affected. Returns only after
- * every work that it reports as PAL_OK is durable. */
+/* Commits the batch in its order. If a work fails, the others are not affected, except those that
+ * are applied all or none with it (pal_work.all_len). Returns only after every work that it reports
+ * as PAL_OK is durable. */
 typedef void pal_apply_fn(pal_engine *engine, pal_work *works, size_t works_len);
 
 /* Stores a new blob before the batch that refers to it, so that the batch is short. Can be called

@@ -56,6 +56,7 @@ void contract_ledger(void);
 void contract_records(void);
 void contract_blobs(void);
 void contract_batches(void);
+void contract_all(void);
 void contract_tenants(void);
 void contract_twins(void);
 void contract_threads(void);

@@ -223,11 +223,15 @@ static pal_status apply_batch(
     status = pal_jsonl_batch_init(&batch, engine);
     if (status != PAL_OK)
         pal_error_set(err, status, "out of memory");
-    for (size_t i = 0; status == PAL_OK && i < works_len; i++)
-        if (works[i].op->with_previous && works[i].op[-1].status != PAL_OK)
+    for (size_t i = 0, len; status == PAL_OK && i < works_len; i += len) {
+        len = works[i].all_len > 1 ? pal_work_group_len(&works[i], works_len - i) : 1;
+        if (len > 1)
+            pal_jsonl_apply_all(&batch, &works[i], len);
+        else if (works[i].op->with_previous && works[i].op[-1].status != PAL_OK)
             pal_work_cancel(&works[i]);
         else
             pal_jsonl_apply_one(&batch, &works[i]);
+    }
     if (status == PAL_OK)
         status = pal_jsonl_commit(&batch, works, works_len, err);
     if (status != PAL_OK)

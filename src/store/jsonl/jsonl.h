@@ -361,6 +361,8 @@ PAL_CHECKED pal_status pal_jsonl_repair(
 
 /* Runs one operation in memory and collects the data that must be written for it. */
 void pal_jsonl_apply_one(jsonl_batch *batch, pal_work *work);
+/* The same for operations that are applied all or none. */
+void pal_jsonl_apply_all(jsonl_batch *batch, pal_work *works, size_t works_len);
 
 /* ---- jsonl_commit.c ---- */
 

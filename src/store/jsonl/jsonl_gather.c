@@ -432,3 +432,37 @@ void pal_jsonl_apply_one(jsonl_batch *batch, pal_work *work)
             (op->status != PAL_OK || op->u.append.replayed))
         batch->lines.len = append.from;
 }
+
+/* Returns whether the files can take the work. */
+static bool fits(jsonl_batch *batch, pal_work *work)
+{
+    jsonl_append append = {0};
+
+    work->op->status = refuse(batch, work);
+    if (work->op->status == PAL_OK && work->op->kind == PAL_OP_APPEND) {
+        work->op->status = lines_of(batch, work, &append);
+        if (!batch->lines.failure)
+            batch->lines.len = append.from;
+    }
+    return work->op->status == PAL_OK;
+}
+
+/* The works are tried in memory first, because what was gathered cannot be taken back. If one of
+ * them fails after that, for example because there is no memory, the whole commit fails. */
+void pal_jsonl_apply_all(jsonl_batch *batch, pal_work *works, size_t works_len)
+{
+    for (size_t i = 0; i < works_len; i++) {
+        if (fits(batch, &works[i]))
+            continue;
+        pal_work_cancel_all(works, works_len, i);
+        return;
+    }
+    pal_memory_apply_all(batch->engine->mem, works, works_len, true);
+    if (works[0].op->status != PAL_OK)
+        return;
+    for (size_t i = 0; i < works_len; i++) {
+        pal_jsonl_apply_one(batch, &works[i]);
+        if (works[i].op->status != PAL_OK)
+            fail(batch, works[i].op->status);
+    }
+}

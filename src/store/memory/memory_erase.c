@@ -77,8 +77,8 @@ void pal_memory_rows_cut(memory_engine *engine, memory_session *session, size_t 
     refs_keep(session, last_seq - session->rows_len + 1, UINT64_MAX);
 }
 
-/* Removes the rows after `last_seq`. Returns their number. */
-static uint64_t rows_truncate(memory_engine *engine, memory_session *session, uint64_t last_seq)
+uint64_t pal_memory_rows_truncate(
+        memory_engine *engine, memory_session *session, uint64_t last_seq)
 {
     pal_session *record = &session->info->record;
     uint64_t gone = 0;
@@ -197,6 +197,12 @@ static void session_free(memory_engine *engine, memory_session *session)
     pal_free(session);
 }
 
+void pal_memory_session_discard(memory_engine *engine, memory_session *session)
+{
+    pal_memory_names_drop(session, &session->info->record, NULL);
+    session_free(engine, session);
+}
+
 static uint64_t shared_seq(const memory_session *session)
 {
     uint64_t seq = 0;
@@ -211,7 +217,7 @@ static void session_empty(memory_engine *engine, memory_session *session, pal_er
 {
     uint64_t keep_seq = shared_seq(session);
 
-    erasure->messages += rows_truncate(engine, session, keep_seq);
+    erasure->messages += pal_memory_rows_truncate(engine, session, keep_seq);
     erasure->marks += marks_truncate(session, keep_seq, session->children == NULL);
     erasure->blobs += refs_keep(session, 0, keep_seq);
 }
@@ -341,7 +347,7 @@ static void session_clear(memory_engine *engine, memory_session *session)
 {
     session->children = NULL;
     session->parent = NULL;
-    rows_truncate(engine, session, 0);
+    pal_memory_rows_truncate(engine, session, 0);
     marks_truncate(session, 0, true);
     inbox_clear(session);
     session_free(engine, session);

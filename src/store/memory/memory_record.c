@@ -131,6 +131,38 @@ void pal_memory_record_remove(memory_record *record)
     record_free(record);
 }
 
+memory_record *pal_memory_record_copy(const memory_record *record)
+{
+    memory_record *copy = record_new(record->kind, &record->record);
+
+    if (copy)
+        copy->owner = record->owner;
+    return copy;
+}
+
+/* The list of the kind had room for the record before, so it has room now. */
+void pal_memory_record_restore(memory_engine *engine, const pal_work *work, memory_record *before)
+{
+    const pal_record *written = work->op->u.record.record;
+    const memory_tenant *tenant = pal_memory_tenant_find(engine, work->tenant);
+    memory_record *now =
+            tenant ? pal_memory_record_get(tenant, written->kind, written->name) : NULL;
+    memory_kind *kind;
+    size_t place;
+
+    if (now)
+        pal_memory_record_remove(now);
+    if (!before)
+        return;
+    kind = before->kind;
+    place = place_of(kind, before->record.name);
+    memmove(kind->items + place + 1, kind->items + place,
+            (kind->len - place) * sizeof(memory_record *));
+    kind->items[place] = before;
+    kind->len++;
+    own(before->owner, before);
+}
+
 uint64_t pal_memory_records_erase(memory_session *session)
 {
     uint64_t gone = 0;

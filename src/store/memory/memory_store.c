@@ -108,7 +108,7 @@ static void memory_close(pal_engine *base)
 
 /* ---- Writing ---- */
 
-static pal_status apply_one(memory_engine *engine, pal_work *work)
+pal_status pal_memory_apply_one(memory_engine *engine, pal_work *work)
 {
     static pal_status (*const apply[])(memory_engine *, pal_work *) = {
             [PAL_OP_CREATE] = pal_memory_create,
@@ -139,11 +139,15 @@ static void memory_apply(pal_engine *base, pal_work *works, size_t works_len)
     memory_engine *engine = (memory_engine *)base;
 
     pthread_rwlock_wrlock(&engine->lock);
-    for (size_t i = 0; i < works_len; i++)
-        if (works[i].op->with_previous && works[i].op[-1].status != PAL_OK)
+    for (size_t i = 0, len; i < works_len; i += len) {
+        len = works[i].all_len > 1 ? pal_work_group_len(&works[i], works_len - i) : 1;
+        if (len > 1)
+            pal_memory_apply_all(engine, &works[i], len, false);
+        else if (works[i].op->with_previous && works[i].op[-1].status != PAL_OK)
             pal_work_cancel(&works[i]);
         else
-            works[i].op->status = apply_one(engine, &works[i]);
+            works[i].op->status = pal_memory_apply_one(engine, &works[i]);
+    }
     pthread_rwlock_unlock(&engine->lock);
 }
 

@@ -318,6 +318,13 @@ memory_record *pal_memory_record_get(const memory_tenant *tenant, pal_str kind, 
 PAL_CHECKED pal_status pal_memory_record_keep(
         memory_tenant *tenant, memory_session *owner, const pal_record *record);
 void pal_memory_record_remove(memory_record *record);
+/* Returns a copy of the record that is not linked; release it with pal_free(). NULL if there is no
+ * memory. */
+memory_record *pal_memory_record_copy(const memory_record *record);
+/* Makes the record that the work has written what it was before: `before`, which is a copy from
+ * pal_memory_record_copy() and is linked then, or missing. Cannot fail. */
+void pal_memory_record_restore(
+        memory_engine *engine, const pal_work *work, memory_record *before);
 /* Removes all records of the session and returns their number. */
 uint64_t pal_memory_records_erase(memory_session *session);
 /* Removes up to *left expired records of the tenant and subtracts their number from *left. Returns
@@ -334,6 +341,9 @@ pal_status pal_memory_inbox_add(memory_engine *engine, pal_work *work);
 pal_status pal_memory_inbox_drop(memory_engine *engine, pal_work *work);
 /* Returns false if the session has no such item. */
 bool pal_memory_inbox_remove(memory_session *session, pal_id id);
+/* Copies the session's inbox. Returns false if there is no memory. */
+bool pal_memory_inbox_copy(const memory_session *session, memory_item **out_items);
+void pal_memory_items_free(memory_item *items);
 pal_status pal_memory_lease_take(memory_engine *engine, pal_work *work);
 pal_status pal_memory_lease_release(memory_engine *engine, pal_work *work);
 
@@ -345,8 +355,22 @@ void pal_memory_shell_trim(memory_engine *engine, memory_session *session);
 pal_status pal_memory_sweep(memory_engine *engine, pal_work *work);
 /* Removes the oldest rows until `rows_len` rows are left. */
 void pal_memory_rows_cut(memory_engine *engine, memory_session *session, size_t rows_len);
+/* Removes the rows after `last_seq`. Returns their number. */
+uint64_t pal_memory_rows_truncate(
+        memory_engine *engine, memory_session *session, uint64_t last_seq);
+/* Removes a session that has nothing but its record and its names. */
+void pal_memory_session_discard(memory_engine *engine, memory_session *session);
 /* Frees everything except the engine itself. */
 void pal_memory_engine_clear(memory_engine *engine);
+
+/* ---- memory_undo.c ---- */
+
+typedef struct memory_undo memory_undo;
+
+/* Applies works all or none: if one fails, the others are taken back and canceled. With `is_trial`
+ * they are taken back in any case, and their statuses say whether they can be applied. */
+void pal_memory_apply_all(
+        memory_engine *engine, pal_work *works, size_t works_len, bool is_trial);
 
 /* ---- memory_list.c ---- */
 
@@ -371,6 +395,9 @@ pal_row_rank_fn pal_memory_row_rank;
 pal_fork_list_fn pal_memory_fork_list;
 
 /* ---- memory_store.c ---- */
+
+/* Applies one operation, without its dependence on others. Returns its status. */
+pal_status pal_memory_apply_one(memory_engine *engine, pal_work *work);
 
 /* Allocates `size` bytes for a struct and `text_len` bytes after it, all zero. *out_text points to
  * the latter. */

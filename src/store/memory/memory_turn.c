@@ -151,6 +151,32 @@ bool pal_memory_inbox_remove(memory_session *session, pal_id id)
     return false;
 }
 
+void pal_memory_items_free(memory_item *items)
+{
+    while (items) {
+        memory_item *item = items;
+
+        items = item->next;
+        pal_free(item);
+    }
+}
+
+bool pal_memory_inbox_copy(const memory_session *session, memory_item **out_items)
+{
+    memory_item *first = NULL, **end = &first;
+
+    for (const memory_item *item = session->inbox; item; item = item->next) {
+        *end = item_new(&item->item, item->item.id, item->item.created_at);
+        if (!*end) {
+            pal_memory_items_free(first);
+            return false;
+        }
+        end = &(*end)->next;
+    }
+    *out_items = first;
+    return true;
+}
+
 pal_status pal_memory_inbox_drop(memory_engine *engine, pal_work *work)
 {
     char text[PAL_ID_TEXT_SIZE];

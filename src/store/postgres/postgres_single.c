@@ -65,7 +65,7 @@ static bool takes_part(const pal_work *work)
 {
     const pal_op *op = work->op;
 
-    if (pal_id_is_none(op->session) || work->blobs_len > 0 || work->copied)
+    if (pal_id_is_none(op->session) || work->blobs_len > 0 || work->copied || work->all_len > 1)
         return false;
     switch (op->kind) {
     case PAL_OP_APPEND:

@@ -6,7 +6,10 @@
  * same happens if an append finds that a message id from its caller already exists, because earlier
  * rows of the append may be written then. After the rollback the operations are run again one by
  * one, so that only those fail that cannot be done. Operations that are joined to each other stay
- * in one transaction then, too. */
+ * in one transaction then, too.
+ *
+ * Operations that are applied all or none have a savepoint. If one of them fails, the transaction
+ * goes back to it, and the other operations of the batch are not affected. */
 #include <string.h>
 
 #include "store/sqlite/sqlite.h"
@@ -134,6 +137,35 @@ static pal_status run_apart(pal_sql_conn *conn, pal_work *work)
     return status;
 }
 
+/* Runs works that are applied all or none. If one of them fails, the others are rolled back. If
+ * SQLite itself failed, conn->failed stays set unless `is_group`, because then the whole batch is
+ * run again in groups. */
+static void run_all(pal_sql_conn *conn, pal_work *works, size_t works_len, bool is_group)
+{
+    pal_sqlite_counts before = conn->counts;
+    size_t failed = works_len;
+
+    works[0].op->status = pal_sql_exec(conn, "SAVEPOINT all_works", &works[0].op->error);
+    if (works[0].op->status != PAL_OK)
+        failed = 0;
+    for (size_t i = 0; failed == works_len && i < works_len; i++) {
+        works[i].op->status = run_op(conn, &works[i]);
+        if (works[i].op->status != PAL_OK || conn->failed)
+            failed = i;
+    }
+    if (failed == works_len) {
+        works[0].op->status = pal_sql_exec(conn, "RELEASE all_works", &works[0].op->error);
+        return;
+    }
+    pal_work_cancel_all(works, works_len, failed);
+    if (conn->failed && (!is_group || sqlite3_get_autocommit(conn->db)))
+        return;
+    forget(conn);
+    conn->counts = before;
+    conn->failed = sqlite3_exec(conn->db, "ROLLBACK TO all_works; RELEASE all_works", NULL, NULL,
+                           NULL) != SQLITE_OK;
+}
+
 /* Returns why the succeeded operations fail: the error of the commit, or of the last operation if
  * there was no commit. */
 static const pal_error *failure_of(
@@ -169,11 +201,15 @@ static bool run_batch(pal_sqlite *self, pal_work *works, size_t works_len, bool 
     }
     pal_sqlite_heads_begin(conn);
     memset(&conn->counts, 0, sizeof(conn->counts));
-    for (size_t i = 0; i < works_len && !conn->failed; i++)
-        if (works[i].op->with_previous && works[i].op[-1].status != PAL_OK)
+    for (size_t i = 0, len; i < works_len && !conn->failed; i += len) {
+        len = works[i].all_len > 1 ? pal_work_group_len(&works[i], works_len - i) : 1;
+        if (len > 1)
+            run_all(conn, &works[i], len, is_group);
+        else if (works[i].op->with_previous && works[i].op[-1].status != PAL_OK)
             pal_work_cancel(&works[i]);
         else
             works[i].op->status = is_apart ? run_apart(conn, &works[i]) : run_op(conn, &works[i]);
+    }
     if (!conn->failed && pal_sqlite_counts_write(conn, &err) == PAL_OK) {
         sql = pal_sql_start(conn, PAL_SQL_COMMIT);
         if (pal_sql_run(&sql, &err) == PAL_OK) {

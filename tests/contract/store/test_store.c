@@ -30,6 +30,7 @@ static const chapter chapters[] = {
         {"records", contract_records},
         {"blobs", contract_blobs},
         {"batches", contract_batches},
+        {"all", contract_all},
         {"tenants", contract_tenants},
         {"twins", contract_twins},
         {"threads", contract_threads},
