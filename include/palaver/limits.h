@@ -142,6 +142,9 @@
 #define PAL_PROVIDER_PROGRESS_BYTES_SUM_MAX (2u << 20) /* bytes of all these events in one answer */
 #define PAL_PROVIDER_TOKENS_MAX 1000000000u         /* tokens of one call; if a service reports
                                                        more, its usage is ignored */
+#define PAL_OUTBOX_LEN_MAX 128                      /* bytes of the name of an outbox */
+#define PAL_DELIVER_BYTES_MAX (16u << 10)           /* bytes of pal_turn_channel.deliver */
+#define PAL_DELIVER_ALSO_BYTES_MAX (1u << 20)       /* bytes of pal_turn_channel.also */
 #define PAL_TURN_LIST_MAX 1000                      /* turns in one list */
 #define PAL_ANSWER_CALLS_MAX 1024                   /* tool calls in one answer */
 

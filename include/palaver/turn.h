@@ -151,6 +151,11 @@ typedef struct pal_agent_settings {
  * that is not shown to the model. The text is valid during the call. Must not block. */
 typedef void (*pal_runtime_on_warning)(pal_str text, void *user);
 
+/* Called on the loop when a turn with an outbox (pal_turn_channel) has ended here, or in another
+ * process while this one followed it. `name` is the name of its record. The record is missing if
+ * the end could not be stored, or if it was removed already. Must not block. */
+typedef void (*pal_runtime_on_outbox)(pal_str tenant, pal_str name, pal_id session, void *user);
+
 /* Options of a runtime. Everything is copied except `store` and `models`, which must outlive the
  * runtime. A number that is 0 means the default in its comment. */
 typedef struct pal_runtime_options {
@@ -215,7 +220,9 @@ typedef struct pal_runtime_options {
                              they cannot ask */
     pal_runtime_on_warning on_warning; /* may be NULL */
     void *warning_user;                /* passed to on_warning */
-    PAL_RESERVED(17);
+    pal_runtime_on_outbox on_outbox;   /* may be NULL */
+    void *outbox_user;                 /* passed to on_outbox */
+    PAL_RESERVED(15);
 } pal_runtime_options;
 
 /* Returns the price of a model: that with the longest pattern that matches. NULL if no pattern
@@ -323,6 +330,31 @@ typedef struct pal_question_answer {
     PAL_RESERVED(4);
 } pal_question_answer;
 
+#define PAL_OUTBOX_KIND "outbox" /* the kind of records in outboxes */
+
+/* For a request from a channel, for example a chat room: what becomes of its answer. Zero it, then
+ * set the members that are needed.
+ *
+ * The commit that ends the turn also puts a record into the outbox: its kind is PAL_OUTBOX_KIND,
+ * its name is the name of the outbox, '/' and the turn's id, and its session is the turn's. So
+ * there is exactly one record for each turn that has ended, whichever process dies, and the record
+ * stays until the program removes it. docs/turns.md describes its body. No record is written for a
+ * request that is taken back before its turn begins. */
+typedef struct pal_turn_channel {
+    pal_str outbox;  /* the name of the outbox, up to PAL_OUTBOX_LEN_MAX bytes without '/'; for
+                        example "matrix:default". Empty: none. Not with `on_done`, and not with the
+                        lane STEER */
+    pal_str deliver; /* where the answer must be delivered: a JSON object of up to
+                        PAL_DELIVER_BYTES_MAX bytes, which is copied into the record. Required if
+                        there is an outbox */
+    pal_str also;    /* a JSON array with the `deliver` of other requests that the same answer is
+                        for. The runtime sets it when it merges waiting requests */
+    uint64_t is_note; /* 1: the messages are recorded after all older ones, and the turn ends as
+                         DONE without calling the model. Waiting notes that follow each other become
+                         one commit. Without an outbox; the lane must be REJECT or QUEUE */
+    PAL_RESERVED(8);
+} pal_turn_channel;
+
 /* A request for a turn. Zero a request, then set `session` and `messages`. Members that are empty
  * or 0 fall back to the session's metadata, the agent's settings and the runtime's options, in that
  * order. docs/turns.md lists them. */
@@ -395,7 +427,7 @@ typedef struct pal_turn_request {
                                            run before the model is called. Requires `on_done`, or
                                            the lane REJECT */
     size_t answers_len;
-    PAL_RESERVED(1);
+    const pal_turn_channel *channel; /* NULL: the request does not come from a channel */
 } pal_turn_request;
 
 typedef enum pal_turn_state {
@@ -614,7 +646,7 @@ PAL_API PAL_CHECKED pal_status pal_turn_list(pal_runtime *runtime, const pal_tur
 typedef struct pal_waiting_request {
     pal_id item;      /* its id in the inbox */
     pal_id turn;      /* the turn that will answer it; for a steer, the running turn */
-    pal_str delivery; /* "queue" or "steer" */
+    pal_str delivery; /* "queue", "note" or "steer" */
     const pal_message *messages;
     size_t messages_len;
     int64_t created_at;
@@ -624,6 +656,20 @@ typedef struct pal_waiting_request {
 /* Lists the requests that wait in a session, the oldest first. Blocks. */
 PAL_API PAL_CHECKED pal_status pal_turn_inbox(pal_runtime *runtime, pal_str tenant, pal_id session,
         pal_arena *arena, pal_waiting_request **out_requests, size_t *out_len, pal_error *err);
+/* Makes the inbox item of a request, for a program that stores requests together with other data in
+ * one batch. Add the item to the inbox of request->session (PAL_OP_INBOX_ADD), then call
+ * pal_runtime_wake(). The turn then runs as if pal_turn_start() had been called with the lane
+ * QUEUE. The request must have messages, and none of on_done, create_ops, answers and
+ * items_request. The client id of the item is that of the first message. `out_turn` (may be NULL)
+ * is the id of the turn, unless the messages were recorded before. PAL_INVALID: the request cannot
+ * wait in an inbox. */
+PAL_API PAL_CHECKED pal_status pal_turn_to_item(const pal_turn_request *request, pal_arena *arena,
+        pal_inbox_item *out_item, pal_id *out_turn, pal_error *err);
+/* Runs the requests that wait in the inbox of a session, even with `leave_inbox`. Does not wait,
+ * and can be called from any thread and as often as needed. Without this call they are found within
+ * PAL_BACKLOG_MS. */
+PAL_API PAL_CHECKED pal_status pal_runtime_wake(
+        pal_runtime *runtime, pal_str tenant, pal_id session, pal_error *err);
 /* Withdraws a waiting request: its messages are not recorded, and its turn is canceled. Blocks.
  *
  *   PAL_NOT_FOUND  the request is no longer waiting

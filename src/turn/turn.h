@@ -227,6 +227,7 @@ typedef enum pal_turn_place {
 typedef struct pal_turn_queue {
     pal_id *inbox_ids; /* inbox items with its messages, if they wait in the inbox */
     size_t inbox_len;
+    bool takes_one;    /* only one item is taken from the inbox; see turn_first_commit.c */
     bool has_more;     /* the inbox has more requests that are not turns in this process */
     pal_id *known_ids; /* inbox items that belong to turns waiting in this process */
     size_t known_len;
@@ -250,6 +251,11 @@ typedef struct pal_turn_found {
     pal_id leftover; /* an obsolete inbox item, to be dropped */
     /* seq of the first message of the turn that left that item, to be rewound; or 0 */
     uint64_t leftover_seq;
+    /* a turn that this one ends because its process died: its id, its channel, and the message that
+     * says so; no channel: there is none */
+    pal_id leftover_turn;
+    const pal_turn_channel *leftover_channel;
+    pal_id leftover_answer;
     struct pal_resume *resume; /* an unfinished turn that no process runs; recovery_resume.c */
     pal_id failed_turn; /* an unfinished turn that failed in this process, so it is over; or none */
     bool is_looked_up;  /* the store was searched for the same request; lane_join.c */
@@ -359,6 +365,7 @@ typedef struct pal_turn_commit {
     size_t said_len, said_cap;
     const pal_message *answered; /* the last answer, in the step's arena */
     pal_record *record;          /* the record that `on_done` has filled; in the step's arena */
+    pal_record outbox;           /* the record of turn_outbox.c; in the turn's arena */
 } pal_turn_commit;
 
 /* A compaction (turn_summary.c). */
@@ -530,6 +537,7 @@ typedef struct pal_turn_append {
     pal_mark *epoch;
     uint64_t expected_seq; /* 0: any */
     pal_record *record;    /* stored in the same commit, and fails with it; NULL: none */
+    pal_record *outbox;    /* turn_outbox.c; the messages are stored only if it is; NULL: none */
     const pal_op *also; /* puts or drops a record, or NULL; its failure does not fail the rest */
     bool gives_lease;   /* this is the turn's last commit, and no turn waits for the session */
     void (*done)(pal_write *write);
@@ -543,6 +551,8 @@ bool pal_turn_make_ops(pal_turn *turn);
 /* Adds an operation to turn->commit.write. Operations that are added later are applied only if this
  * one succeeds. */
 void pal_turn_add_op(pal_turn *turn, pal_op op);
+/* Adds a record of turn_outbox.c. */
+void pal_turn_add_outbox(pal_turn *turn, pal_record *record);
 /* Adds a rewind to turn->commit.write, which hides the messages from `first_seq` to `last_seq`; 0:
  * to the end. On the loop, or on the worker that has the turn. */
 void pal_turn_add_rewind(pal_turn *turn, uint64_t first_seq, uint64_t last_seq);

@@ -17,6 +17,7 @@
 #include "turn/runtime/runtime_models.h"
 #include "turn/runtime/runtime_servers.h"
 #include "turn/turn_event.h"
+#include "turn/turn_outbox.h"
 
 static void end_left(pal_turn *turn)
 {
@@ -216,7 +217,7 @@ void pal_turn_finish(pal_turn *turn, pal_turn_state state)
         return;
     }
     turn->outcome.state = state;
-    if (turn->phase != PAL_TURN_PHASE_AWAY && pal_owed_settle(turn, on_settled)) {
+    if (turn->phase != PAL_TURN_PHASE_AWAY && pal_owed_settle(turn, state, on_settled)) {
         pal_turn_enter(turn, PAL_TURN_PHASE_CLOSE);
         return;
     }
@@ -237,5 +238,6 @@ void pal_turn_finish(pal_turn *turn, pal_turn_state state)
                     .code = turn->info.code,
                     .retry_after_ms = turn->info.retry_after_ms});
     pal_summary_tell(turn);
+    pal_outbox_tell(turn, state);
     pal_lane_leave(turn);
 }

@@ -29,16 +29,25 @@
 #include "turn/recovery/recovery_owed.h"
 #include "turn/runtime/runtime_servers.h"
 #include "turn/turn_event.h"
+#include "turn/turn_outbox.h"
 
 enum { ENTRIES_MAX = PAL_RUNTIME_WORKERS / 2 };
 
 /* ---- The contents of the commit ---- */
 
-/* Rewinds an all-or-nothing turn that an older version left, and drops its item. */
+/* Rewinds an all-or-nothing turn that an older version left, and drops its item. If the item
+ * belongs to a turn that this one ends, its end is put into its outbox. */
 static void settle_leftover(pal_turn *turn)
 {
+    pal_record *outbox;
+
     if (pal_id_is_none(turn->found.leftover))
         return;
+    outbox = pal_outbox_make_for(turn, turn->found.leftover_turn, turn->found.leftover_channel,
+            PAL_TURN_FAILED, pal_str_of("the process died while it answered"),
+            turn->found.leftover_answer);
+    if (outbox)
+        pal_turn_add_outbox(turn, outbox);
     if (turn->found.leftover_seq > 0)
         pal_turn_add_rewind(turn, turn->found.leftover_seq, 0);
     pal_turn_add_op(turn,
@@ -58,7 +67,8 @@ static bool needs_lease(const pal_turn *turn)
 /* Puts the complete commit into turn->commit.write; it may have no operations. */
 static void make_commit(pal_turn *turn)
 {
-    bool owes = turn->commit.messages_len > 0 || turn->queue.origin != PAL_ORIGIN_INBOX;
+    bool owes = (turn->commit.messages_len > 0 || turn->queue.origin != PAL_ORIGIN_INBOX) &&
+            !pal_turn_is_note(turn); /* the first commit of a note is also its last */
     bool owes_first = owes && turn->queue.inbox_len == 0 &&
             pal_runtime_turn_client_id(turn).len > 0;
 
@@ -159,8 +169,8 @@ static void commit_and_plan(pal_turn *turn)
     if (pal_turn_write_status(turn, &err) != PAL_OK || is_replay(turn))
         return;
     note_seq(turn);
-    if (turn->request.answers_len > 0)
-        return; /* the answered calls run first */
+    if (turn->request.answers_len > 0 || pal_turn_is_note(turn))
+        return; /* the answered calls run first, and a note needs no plan */
     turn->commit.fence = fence_of(turn);
     turn->found.session = advance(turn, turn->found.session);
     pal_plan_work(&turn->work);
@@ -251,9 +261,15 @@ static bool is_for_good(const pal_turn *turn, pal_status status)
  * are not tried again. Returns true if the removal is in progress. */
 static bool drop_waiting(pal_turn *turn, pal_status status)
 {
+    pal_record *outbox;
+
     if (turn->queue.inbox_len == 0 || !is_for_good(turn, status) || !pal_turn_make_ops(turn))
         return false;
     turn->commit.write.ops_len = 0;
+    outbox = pal_outbox_make_for(turn, turn->owed.turn, turn->request.channel, PAL_TURN_FAILED,
+            pal_str_of(turn->work_error.message), (pal_id){{0}});
+    if (outbox)
+        pal_turn_add_outbox(turn, outbox);
     while (turn->queue.inbox_len > 0 && turn->commit.write.ops_len < PAL_TURN_OPS_MAX) {
         pal_turn_add_op(turn,
                 pal_op_inbox_drop(turn->request.tenant, turn->request.session,
@@ -272,7 +288,7 @@ static void refuse(pal_turn *turn, pal_error *err)
     if (wait_for_lease(turn, err->status))
         return;
     turn->work_error = why;
-    if (pal_owed_settle(turn, on_refusal_stored))
+    if (pal_owed_settle(turn, PAL_TURN_NONE, on_refusal_stored))
         return; /* the item is removed first: a client that gets the error may retry at once */
     if (err->status == PAL_DENIED && turn->lane->fence) {
         /* the turn begins again, and waits for the process that has the session now */
@@ -448,6 +464,32 @@ static void run(pal_turn *turn)
     }
 }
 
+/* The messages of a note are recorded, and nothing else is to be done. */
+static void end_note(pal_turn *turn)
+{
+    pal_runtime_client_id_add(turn);
+    pal_turn_set_state(turn, PAL_TURN_RUNNING);
+    pal_lane_tell_started(turn, NULL);
+    pal_event_publish(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
+    pal_turn_finish(turn, PAL_TURN_DONE);
+}
+
+/* One of several notes conflicts with what the session has, perhaps because it was recorded before.
+ * They are recorded one by one, so that the others are not refused with it. */
+static bool try_one_note(pal_turn *turn, pal_status status)
+{
+    if (status != PAL_CONFLICT || !pal_turn_is_note(turn) || turn->queue.inbox_len < 2)
+        return false;
+    turn->queue.takes_one = true;
+    turn->queue.inbox_ids = NULL;
+    turn->queue.inbox_len = 0;
+    turn->request.messages_len = 0;
+    turn->request.channel = NULL;
+    turn->as_sent = NULL;
+    inspect(turn);
+    return true;
+}
+
 /* Applies the effects of the committed operations, even if others failed. */
 static void apply_effects(pal_turn *turn)
 {
@@ -515,11 +557,16 @@ static void on_admitted(pal_write *write)
     if (status != PAL_OK) {
         if (status == PAL_BUSY)
             look_at_holder(turn);
-        else if (!try_without_settled(turn, status))
+        else if (!try_one_note(turn, status) && !try_without_settled(turn, status))
             refuse(turn, &err);
         return;
     }
     turn->lane->has_backlog |= turn->queue.has_more;
+    if (is_replay(turn) && pal_turn_is_note(turn)) {
+        turn->info.replayed = true;
+        end_note(turn);
+        return;
+    }
     if (is_replay(turn)) {
         begin_replay(turn);
         return;
@@ -530,7 +577,10 @@ static void on_admitted(pal_write *write)
     }
     note_seq(turn);
     turn->queue.origin = PAL_ORIGIN_REQUEST; /* from now on it is a turn like any other */
-    run(turn);
+    if (pal_turn_is_note(turn))
+        end_note(turn);
+    else
+        run(turn);
 }
 
 static void admit(pal_turn *turn)

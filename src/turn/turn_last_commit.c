@@ -19,6 +19,7 @@
 #include "turn/lane/lane_park.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/turn_conversation.h"
+#include "turn/turn_outbox.h"
 
 /* ---- With an answer ---- */
 
@@ -76,6 +77,8 @@ pal_status pal_last_commit_prepare(
     if (status != PAL_OK)
         return status;
     append->record = turn->commit.record;
+    append->outbox = pal_outbox_make(turn, PAL_TURN_DONE,
+            turn->commit.answered ? turn->commit.answered->id : (pal_id){{0}});
     pal_owed_end(turn, append);
     turn->commit.stage = PAL_COMMIT_LAST;
     return PAL_OK;
@@ -128,7 +131,12 @@ static void on_closed(pal_write *write)
 /* All or nothing: hides everything that the turn has recorded. */
 static void close_with_rewind(pal_turn *turn, const pal_op *also)
 {
+    pal_record *outbox;
+
     undo(turn);
+    outbox = pal_outbox_make(turn, end_state(turn), (pal_id){{0}});
+    if (outbox)
+        pal_turn_add_outbox(turn, outbox);
     if (pal_lease_can_release(turn->lane))
         pal_lease_add_release(turn);
     if (also && pal_turn_make_ops(turn))
@@ -190,6 +198,8 @@ void pal_turn_close(pal_turn *turn)
         return;
     }
     pal_answer_keep_text(turn);
+    append.messages->id = pal_id_new();
+    append.outbox = pal_outbox_make(turn, end_state(turn), append.messages->id);
     pal_owed_end(turn, &append);
     append.gives_lease = pal_lease_can_release(turn->lane);
     pal_turn_write_append(turn, &append);

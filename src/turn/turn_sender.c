@@ -9,6 +9,8 @@
  * recognized. Only the model is shown one message. Pure functions. */
 #include "turn/turn_sender.h"
 
+#include "turn/turn_outbox.h"
+
 #include "base/buf.h"
 #include "base/json/json.h"
 #include "base/json/json_put.h"
@@ -151,6 +153,10 @@ static bool same_budget(const pal_budget *a, const pal_budget *b)
 bool pal_sender_can_merge(
         const pal_turn_request *first, const pal_turn_request *second, pal_arena *scratch)
 {
+    if (!pal_outbox_can_merge(first->channel, second->channel))
+        return false;
+    if (first->channel && first->channel->is_note)
+        return true; /* nothing else of the requests is used */
     return first->tools_len == 0 && second->tools_len == 0 && !first->has_context &&
             !second->has_context && !first->on_done && !second->on_done &&
             first->lane == second->lane && first->all_or_nothing == second->all_or_nothing &&
@@ -201,6 +207,7 @@ bool pal_sender_mark(pal_message *messages, size_t len, pal_arena *arena)
 pal_message *pal_sender_merge(const pal_turn_request *first, const pal_turn_request *second,
         pal_arena *arena, size_t *out_len)
 {
+    bool is_note = first->channel && first->channel->is_note;
     size_t len = first->messages_len;
     pal_message *all = pal_arena_array(arena, len + second->messages_len, sizeof(*all));
     const pal_message *more = pal_copy_messages(arena, second->messages, second->messages_len);
@@ -211,7 +218,7 @@ pal_message *pal_sender_merge(const pal_turn_request *first, const pal_turn_requ
         all[i] = first->messages[i];
     for (size_t i = 0; i < second->messages_len; i++) {
         all[len + i] = more[i];
-        if (!origin_of(&more[i], arena).is_merged)
+        if (!is_note && !origin_of(&more[i], arena).is_merged)
             all[len + i].extra = mark_merged(more[i].extra, arena);
     }
     *out_len = len + second->messages_len;

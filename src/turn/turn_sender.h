@@ -14,7 +14,7 @@ PAL_CHECKED pal_status pal_sender_show(pal_message *messages, size_t len, pal_ar
 
 /* Returns true if two waiting requests can be merged: every message has a sender, all messages are
  * direct or none is, the settings and the budget's owner are equal, and neither request expects a
- * seq. The label is not compared. */
+ * seq. The label is not compared. Notes can always be merged. */
 bool pal_sender_can_merge(
         const pal_turn_request *first, const pal_turn_request *second, pal_arena *scratch);
 
@@ -23,7 +23,7 @@ bool pal_sender_can_merge(
 bool pal_sender_mark(pal_message *messages, size_t len, pal_arena *arena);
 
 /* Returns one list of both requests' messages, in the arena. The messages of the second request are
- * marked as continuing the previous one. NULL if there is no memory. */
+ * marked as continuing the previous one, unless they are notes. NULL if there is no memory. */
 pal_message *pal_sender_merge(const pal_turn_request *first, const pal_turn_request *second,
         pal_arena *arena, size_t *out_len);
 

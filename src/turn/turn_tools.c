@@ -594,6 +594,8 @@ void pal_tools_end_asking(pal_turn *turn)
     turn->step.asking = PAL_ASK_STORES;
     turn->commit.messages_len = 0;
     turn->commit.write.ops_len = 0;
+    if (append.outbox)
+        pal_turn_add_outbox(turn, append.outbox);
     if (append.inbox_len > 0)
         pal_turn_add_op(turn,
                 pal_op_inbox_drop(

@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "turn/lane/lane.h"
 #include "turn/turn_last_commit.h"
+#include "turn/turn_outbox.h"
 
 enum { PASSED_MAX = 64 };
 #define LOOP_BYTES_MAX ((size_t)256 << 10) /* bytes of the messages that the loop passes on */
@@ -173,6 +174,12 @@ void pal_turn_write(pal_turn *turn, void (*done)(pal_write *write))
     pal_runtime_write(turn->runtime, &turn->commit.write);
 }
 
+void pal_turn_add_outbox(pal_turn *turn, pal_record *record)
+{
+    pal_turn_add_op(
+            turn, pal_op_record_put(turn->request.tenant, record, PAL_RECORD_VERSION_ANY));
+}
+
 void pal_turn_add_append(pal_turn *turn, const pal_turn_append *append)
 {
     pal_message *own = append->messages + append->settled_len;
@@ -188,15 +195,19 @@ void pal_turn_add_append(pal_turn *turn, const pal_turn_append *append)
                     .ledger = append->ledger,
                     .ledger_len = append->ledger != NULL}};
 
-    for (size_t i = 0; i < own_len; i++)
+    for (size_t i = 0; i < own_len && !pal_turn_is_note(turn); i++)
         own[i].turn_id = turn->owed.turn;
     if (turn->commit.stage != PAL_COMMIT_LAST)
         pal_last_commit_note(turn, own, own_len);
     if (append->epoch)
         pal_turn_add_op(
                 turn, pal_op_mark(turn->request.tenant, turn->request.session, append->epoch));
+    if (append->outbox)
+        pal_turn_add_outbox(turn, append->outbox);
+    if (append->epoch && append->outbox && turn->commit.ops)
+        turn->commit.ops[turn->commit.write.ops_len - 1].with_previous = false;
     pal_turn_add_op(turn, op);
-    if (append->epoch && turn->commit.ops)
+    if (append->epoch && !append->outbox && turn->commit.ops)
         turn->commit.ops[turn->commit.write.ops_len - 1].with_previous = false;
     if (append->record)
         pal_turn_add_op(turn,
@@ -228,7 +239,8 @@ static bool is_beside(const pal_turn *turn, const pal_op *op)
     if (op->kind == PAL_OP_MARK && op->u.mark == &turn->commit.epoch)
         return true;
     return (op->kind == PAL_OP_RECORD_PUT || op->kind == PAL_OP_RECORD_DROP) &&
-            op->u.record.record != turn->commit.record;
+            op->u.record.record != turn->commit.record &&
+            op->u.record.record != &turn->commit.outbox;
 }
 
 pal_status pal_turn_write_status(const pal_turn *turn, pal_error *out_error)

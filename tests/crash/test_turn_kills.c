@@ -10,6 +10,9 @@
  * and one more turn. Then every message is in the log, every call has a result, and every turn has
  * an answer, or a failure with its reason.
  *
+ * Each request that is no note has one record in the outbox when its turn has ended, and none before
+ * that. The message that the record names exists.
+ *
  * Environment: TURN_KILLS (20), CRASH_SEED. */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -206,8 +209,13 @@ static bool check_answered(const pal_message_page *list, int session)
 {
     for (size_t i = 0; i < list->len; i++) {
         const pal_message *newest = NULL;
+        bool is_note = turn_is_note(number_of(list->items[i].client_id));
 
         if (list->items[i].role != PAL_ROLE_USER)
+            continue;
+        if (is_note != pal_id_is_none(list->items[i].turn_id))
+            return wrong("a note has a turn, or a request has none", session, list->items[i].seq);
+        if (is_note)
             continue;
         for (size_t k = i + 1; k < list->len; k++)
             if (pal_id_equal(list->items[k].turn_id, list->items[i].turn_id))
@@ -260,6 +268,89 @@ static bool add_inbox(pal_store *store, int session, uint8_t *found)
     return held;
 }
 
+/* ---- The outbox ---- */
+
+/* Reads the number of the request from the JSON that its record and its items contain. */
+static int delivered_number(pal_str body)
+{
+    static const char start[] = "\"deliver\":{\"n\":";
+    const char *at = memmem(body.data, body.len, start, sizeof(start) - 1);
+
+    return at ? atoi(at + sizeof(start) - 1) : -1;
+}
+
+static bool check_record(
+        pal_store *store, const pal_record *record, pal_arena *arena, uint8_t *delivered)
+{
+    int number = delivered_number(record->body);
+    const char *at = memmem(record->body.data, record->body.len, "\"message\":\"", 11);
+    pal_message message;
+    pal_id id, session;
+
+    if (number < 0 || number >= TURNS_MAX || turn_is_note(number))
+        return wrong("a record of no request", 0, (uint64_t)(int64_t)number);
+    if (delivered[number]++)
+        return wrong("delivered twice", 0, (uint64_t)number);
+    if (!at || !pal_id_from_text(pal_str_make(at + 11, PAL_ID_TEXT_SIZE - 1), &id) ||
+            pal_store_message(store, pal_str_of(""), id, arena, &message, &session, NULL) != PAL_OK)
+        return wrong("the answer in the record does not exist", 0, (uint64_t)number);
+    return true;
+}
+
+static bool read_outbox(pal_store *store, uint8_t *delivered)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_record_query query = {.kind = pal_str_of(PAL_OUTBOX_KIND), .limit = 1000};
+    pal_record_page page = {.has_more = true};
+    pal_error err = {0};
+    bool held = true;
+
+    while (held && page.has_more) {
+        held = pal_store_record_list(store, &query, arena, &page, &err) == PAL_OK;
+        for (size_t i = 0; held && i < page.len; i++)
+            held = check_record(store, &page.items[i], arena, delivered);
+        if (page.len > 0)
+            query.after = page.items[page.len - 1].name;
+    }
+    pal_arena_free(arena);
+    return held;
+}
+
+/* A request that waits or is being answered has no record yet. */
+static bool check_unfinished(pal_store *store, int session, const uint8_t *delivered)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_inbox_item *items;
+    size_t len = 0;
+    pal_error err = {0};
+    bool held = pal_store_inbox_list(store, pal_str_of(""), turn_session(session), arena, &items,
+                        &len, &err) == PAL_OK;
+
+    for (size_t i = 0; held && i < len; i++) {
+        int number = delivered_number(items[i].body);
+
+        if (number >= 0 && number < TURNS_MAX && delivered[number])
+            held = wrong("delivered before its end", session, (uint64_t)number);
+    }
+    pal_arena_free(arena);
+    return held;
+}
+
+static bool check_outbox(pal_store *store, bool is_settled)
+{
+    static uint8_t delivered[TURNS_MAX];
+    bool held;
+
+    memset(delivered, 0, sizeof(delivered));
+    held = read_outbox(store, delivered);
+    for (int i = 0; held && i < TURN_SESSIONS; i++)
+        held = check_unfinished(store, i, delivered);
+    for (int i = 0; held && is_settled && i < turns_len; i++)
+        if (session_of[i] && !turn_is_note(i) && !delivered[i])
+            held = wrong("never delivered", session_of[i] - 1, (uint64_t)i);
+    return held;
+}
+
 static bool check_all(bool is_settled)
 {
     static uint8_t found[TURNS_MAX];
@@ -279,6 +370,7 @@ static bool check_all(bool is_settled)
         if (found[i] > 1)
             held = wrong("something was said twice", session_of[i] - 1, (uint64_t)i);
     }
+    held = held && check_outbox(store, is_settled);
     pal_store_close(store);
     return held && check_notes();
 }

@@ -4,8 +4,9 @@
  *   turn_worker STORE MODEL_URL TOOL NOTES ACKS FIRST [settle]
  *
  * One thread per session. Each thread starts turns, numbered from FIRST on; some of them wait in
- * the queue. It writes "N SESSION" to the file ACKS when turn N is admitted or waits, both of which
- * are durable. With `settle`, it runs one more turn in each session after all waiting turns, and
+ * the queue. Some requests are notes, and some are stored in the inbox by the program itself. Each
+ * request that is no note has an outbox. The thread writes "N SESSION" to the file ACKS when turn N
+ * is admitted or waits, both of which are durable. With `settle`, it runs one more turn in each session after all waiting turns, and
  * exits; it must not be killed then. */
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,7 +21,7 @@
 
 enum { LEASE_MS = 200, POLL_MS = 5, SETTLE_POLLS = 4000 };
 
-static pal_store *store;
+static pal_store *the_store;
 static pal_runtime *runtime;
 static int acks = -1;
 static atomic_int next;
@@ -48,45 +49,86 @@ static void acknowledge(int number, int session)
         _exit(4);
 }
 
-/* Waits for a session in which a dead process ran a turn. */
-static pal_turn_info start(int number, int session, pal_turn_lane lane)
+/* Stores the request and the place after it in one batch. */
+static pal_turn_info store(const pal_turn_request *request, int number, int session)
 {
     pal_arena *arena = pal_arena_new(0);
-    char text[TURN_TEXT_MAX], client_id[TURN_TEXT_MAX];
-    pal_message message;
-    pal_turn_request request = {.session = turn_session(session),
-            .messages = &message,
-            .messages_len = 1,
-            .lane = lane};
     pal_turn_info info = {.turn = {{0}}};
+    char name[16], place[16];
+    pal_record record = {.kind = pal_str_of("cursor")};
+    pal_inbox_item item;
+    pal_op ops[2];
     pal_error err = {0};
 
-    snprintf(text, sizeof(text), TURN_TEXT, number);
-    snprintf(client_id, sizeof(client_id), "m%d", number);
-    message = pal_message_text(arena, PAL_ROLE_USER, pal_str_of(text));
-    message.client_id = pal_str_of(client_id);
-    if (pal_turn_start(runtime, &request, &info, &err) != PAL_OK)
-        fail("start", &err);
+    snprintf(name, sizeof(name), "%d", session);
+    snprintf(place, sizeof(place), "%d", number);
+    record.name = pal_str_of(name);
+    record.body = pal_str_of(place);
+    if (pal_turn_to_item(request, arena, &item, &info.turn, &err) != PAL_OK)
+        fail("item", &err);
+    ops[0] = pal_op_inbox_add(tenant, request->session, &item);
+    ops[1] = pal_op_record_put(tenant, &record, PAL_RECORD_VERSION_ANY);
+    if (pal_store_apply_all(the_store, ops, 2, NULL, &err) != PAL_OK)
+        fail("batch", &err);
     acknowledge(number, session);
+    if (pal_runtime_wake(runtime, tenant, request->session, &err) != PAL_OK)
+        fail("wake", &err);
     pal_arena_free(arena);
     return info;
 }
 
-static void wait_end(pal_id turn)
+/* Waits for a session in which a dead process ran a turn. */
+static pal_turn_info start(int number, int session, pal_turn_lane lane)
 {
     pal_arena *arena = pal_arena_new(0);
+    char text[TURN_TEXT_MAX], client_id[TURN_TEXT_MAX], deliver[TURN_TEXT_MAX];
+    pal_turn_channel channel = {.is_note = turn_is_note(number)};
+    pal_message message;
+    pal_turn_request request = {.session = turn_session(session),
+            .messages = &message,
+            .messages_len = 1,
+            .lane = lane,
+            .channel = &channel};
     pal_turn_info info = {.turn = {{0}}};
-    pal_str text;
     pal_error err = {0};
 
-    if (pal_turn_wait(runtime, tenant, turn, -1, arena, &info, &text, &err) != PAL_OK)
-        fail("wait", &err);
-    if (info.state != PAL_TURN_DONE) {
-        snprintf(err.message, sizeof(err.message), "%s: %.200s", pal_turn_state_name(info.state),
-                info.reason);
-        fail("a turn", &err);
+    snprintf(text, sizeof(text), channel.is_note ? "note %d" : TURN_TEXT, number);
+    snprintf(deliver, sizeof(deliver), TURN_DELIVER, number);
+    if (!channel.is_note) {
+        channel.outbox = pal_str_of(TURN_OUTBOX);
+        channel.deliver = pal_str_of(deliver);
+    }
+    snprintf(client_id, sizeof(client_id), "m%d", number);
+    message = pal_message_text(arena, PAL_ROLE_USER, pal_str_of(text));
+    message.client_id = pal_str_of(client_id);
+    if (turn_is_stored(number)) {
+        info = store(&request, number, session);
+    } else {
+        if (pal_turn_start(runtime, &request, &info, &err) != PAL_OK)
+            fail("start", &err);
+        acknowledge(number, session);
     }
     pal_arena_free(arena);
+    return info;
+}
+
+/* A stored request is not in the runtime's memory before it is found in the inbox. */
+static void wait_end(pal_id turn)
+{
+    pal_turn_info info = {.turn = {{0}}};
+    pal_error err = {0};
+
+    while (info.state != PAL_TURN_DONE) {
+        if (pal_turn_find(runtime, tenant, turn, &info, &err) != PAL_OK)
+            fail("wait", &err);
+        if (info.state == PAL_TURN_FAILED || info.state == PAL_TURN_CANCELED) {
+            snprintf(err.message, sizeof(err.message), "%s: %.200s",
+                    pal_turn_state_name(info.state), info.reason);
+            fail("a turn", &err);
+        }
+        if (info.state != PAL_TURN_DONE)
+            pause_a_moment();
+    }
 }
 
 static void *run_session(void *user)
@@ -111,7 +153,7 @@ static bool is_inbox_empty(int session)
     size_t len = 0;
     pal_error err = {0};
 
-    if (pal_store_inbox_list(store, tenant, turn_session(session), arena, &items, &len, &err))
+    if (pal_store_inbox_list(the_store, tenant, turn_session(session), arena, &items, &len, &err))
         fail("inbox", &err);
     pal_arena_free(arena);
     return len == 0;
@@ -174,9 +216,9 @@ static void open_all(char **argv)
 
     acks = open(argv[5], O_WRONLY | O_APPEND | O_CLOEXEC);
     next = atoi(argv[6]);
-    if (pal_store_open(argv[1], NULL, &store, &err) != PAL_OK)
+    if (pal_store_open(argv[1], NULL, &the_store, &err) != PAL_OK)
         fail("store", &err);
-    options.store = store;
+    options.store = the_store;
     if (pal_runtime_open(&options, &runtime, &err) != PAL_OK)
         fail("runtime", &err);
 }
@@ -195,7 +237,7 @@ int main(int argc, char **argv)
         for (int i = 0; i < TURN_SESSIONS; i++)
             settle(i);
         pal_runtime_close(runtime, 1000);
-        pal_store_close(store);
+        pal_store_close(the_store);
         return 0;
     }
     for (int i = 0; i < TURN_SESSIONS; i++)

@@ -21,10 +21,12 @@
 #include "turn/runtime/runtime_owner.h"
 #include "turn/lane/lane.h"
 #include "turn/turn.h"
+#include "turn/turn_outbox.h"
 #include "turn/turn_sender.h"
 
 /* Searches take at most this part of the time, however many items there are. */
 enum { LOOK_MS_MIN = 50, REST = 20 };
+#define NOTES_BYTES_MAX ((size_t)4 << 20) /* bytes of the notes that become one commit */
 
 struct pal_backlog {
     pal_runtime *runtime;
@@ -269,7 +271,7 @@ static bool take_item(pal_turn *turn, const pal_inbox_item *item)
             turn->owed.turn = head.turn;
         return true;
     }
-    if (turn->found.spent_tries > 0 || head.spent > 0 ||
+    if (turn->queue.takes_one || turn->found.spent_tries > 0 || head.spent > 0 ||
             !pal_sender_can_merge(&turn->request, &next, turn->arena))
         return false;
     merged = pal_sender_merge(&turn->request, &next, turn->arena, &len);
@@ -277,12 +279,14 @@ static bool take_item(pal_turn *turn, const pal_inbox_item *item)
         return false;
     turn->request.messages = merged;
     turn->request.messages_len = len;
+    turn->request.channel =
+            pal_outbox_merge(turn->request.channel, next.channel, turn->arena);
     return true;
 }
 
 pal_status pal_backlog_take(pal_turn *turn, const pal_inbox_item *items, size_t len, pal_error *err)
 {
-    size_t at = 0;
+    size_t at = 0, bytes = 0;
 
     turn->queue.inbox_ids = pal_arena_array(turn->arena, len + 1, sizeof(*turn->queue.inbox_ids));
     if (!turn->queue.inbox_ids)
@@ -291,8 +295,11 @@ pal_status pal_backlog_take(pal_turn *turn, const pal_inbox_item *items, size_t 
         if (!is_left(turn, &items[at])) {
             if (!pal_str_is(items[at].delivery, "steer"))
                 break; /* a waiting turn of this process is older than the rest, and runs first */
+        } else if (bytes + items[at].body.len > NOTES_BYTES_MAX && pal_turn_is_note(turn)) {
+            break;
         } else if (take_item(turn, &items[at])) {
             turn->queue.inbox_ids[turn->queue.inbox_len++] = items[at].id;
+            bytes += items[at].body.len;
         } else if (turn->queue.inbox_len > 0) {
             break; /* this item belongs to another turn; unreadable items are skipped */
         }

@@ -4,6 +4,7 @@
 #include "turn/lane/lane_follow.h"
 
 #include "turn/turn.h"
+#include "turn/turn_outbox.h"
 #include "turn/turn_sender.h"
 
 bool pal_follow_merge(pal_turn *turn, pal_turn *next)
@@ -12,7 +13,7 @@ bool pal_follow_merge(pal_turn *turn, pal_turn *next)
     pal_message *messages;
     size_t len;
 
-    if (!turn->lane->fence || turn->as_sent || next->as_sent ||
+    if (!turn->lane->fence || pal_turn_is_note(turn) || turn->as_sent || next->as_sent ||
             turn->queue.origin == PAL_ORIGIN_STORE || next->queue.origin == PAL_ORIGIN_STORE ||
             turn->found.spent_tries > 0 || next->found.spent_tries > 0 ||
             !pal_sender_can_merge(&turn->request, &next->request, turn->arena))
@@ -30,6 +31,8 @@ bool pal_follow_merge(pal_turn *turn, pal_turn *next)
     turn->queue.inbox_len += next->queue.inbox_len;
     turn->request.messages = messages;
     turn->request.messages_len = len;
+    turn->request.channel =
+            pal_outbox_merge(turn->request.channel, next->request.channel, turn->arena);
     next->queue.leader = turn;
     next->queue.next_follower = turn->queue.followers;
     turn->queue.followers = next;

@@ -28,6 +28,10 @@ static const pal_member head_members[] = {
         HEAD("on", U64, on_seq),
         HEAD("handed", FLAG, is_handed),
         HEAD("spent", U32, spent),
+        HEAD("outbox", STRING, channel.outbox),
+        HEAD("deliver", JSON, channel.deliver),
+        HEAD("also", JSON, channel.also),
+        HEAD("note", U64, channel.is_note),
         HEAD("questions", JSON, questions),
         HEAD("handles", JSON, handles),
 };
@@ -245,6 +249,7 @@ static const pal_member_table request_table = {
 pal_status pal_inbox_write(const pal_turn_request *request, const pal_inbox_head *head,
         const char *delivery, pal_arena *arena, pal_inbox_item *out_item, pal_error *err)
 {
+    pal_inbox_head whole = *head;
     pal_buf buf;
     pal_json_writer writer;
     pal_status status;
@@ -252,7 +257,9 @@ pal_status pal_inbox_write(const pal_turn_request *request, const pal_inbox_head
     pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
     writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    pal_members_write(&head_table, 1, &writer, head);
+    if (request->channel)
+        whole.channel = *request->channel;
+    pal_members_write(&head_table, 1, &writer, &whole);
     pal_members_write(&request_table, 1, &writer, request);
     status = put_messages(&writer, request, arena, err);
     pal_json_end_object(&writer);
@@ -283,19 +290,38 @@ bool pal_inbox_read_head(const pal_inbox_item *item, pal_arena *scratch, pal_inb
             pal_members_read_stored(&head_table, 1, body, scratch, out_head, NULL) == PAL_OK;
 }
 
+/* Returns false if there is no memory. */
+static bool keep_channel(
+        const pal_turn_channel *found, pal_arena *arena, pal_turn_request *request)
+{
+    pal_turn_channel *channel;
+
+    request->channel = NULL;
+    if (found->outbox.len == 0 && !found->is_note)
+        return true;
+    channel = pal_arena_alloc(arena, sizeof(*channel));
+    if (!channel)
+        return false;
+    *channel = *found;
+    request->channel = channel;
+    return true;
+}
+
 pal_status pal_inbox_read(const pal_inbox_item *item, pal_arena *arena, pal_turn_request *request,
         pal_inbox_head *out_head, pal_error *err)
 {
-    pal_inbox_head head;
+    pal_inbox_head head = {0}, *to = out_head ? out_head : &head;
     pal_json body;
     pal_status status = pal_json_parse(arena, item->body, NULL, &body, err);
 
     if (status != PAL_OK)
         return status;
-    status = pal_members_read_stored(
-            &head_table, 1, body, arena, out_head ? out_head : &head, err);
+    to->channel = (pal_turn_channel){0};
+    status = pal_members_read_stored(&head_table, 1, body, arena, to, err);
     if (status != PAL_OK)
         return status;
+    if (!keep_channel(&to->channel, arena, request))
+        return pal_no_memory(err);
     status = pal_members_read_stored(&request_table, 1, body, arena, request, err);
     if (status != PAL_OK)
         return status;

@@ -16,6 +16,7 @@ typedef struct pal_inbox_head {
     pal_str questions; /* owed: the questions as JSON (permission_question.c); empty: none */
     pal_str handles; /* owed: handles of calls, as JSON (input.c); empty: none */
     uint32_t spent; /* failed turns with the same request; see lane_join.c */
+    pal_turn_channel channel; /* copied from the request when the item is written */
 } pal_inbox_head;
 
 /* The delivery of an admitted turn's item, which has no messages; see recovery_owed.c. */

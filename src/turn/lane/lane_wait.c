@@ -7,6 +7,7 @@
  * joins the first turn (lane_join.c), and its caller gets only the id of that turn. A crash before
  * the commit leaves nothing, and the caller has received no response. */
 #include "turn/turn.h"
+#include "turn/turn_outbox.h"
 
 #include "base/memory.h"
 #include "turn/lane/lane.h"
@@ -277,6 +278,11 @@ static void wait_in_inbox(pal_turn *turn, const char *delivery, void (*done)(pal
 
 /* ---- Choosing how to wait ---- */
 
+static const char *delivery_of(const pal_turn *turn)
+{
+    return pal_turn_is_note(turn) ? "note" : "queue";
+}
+
 void pal_lane_wait(pal_turn *turn)
 {
     pal_lane_state *lane = turn->lane;
@@ -291,7 +297,7 @@ void pal_lane_wait(pal_turn *turn)
         if (turn->request.on_done)
             wait_in_queue(turn); /* `on_done` could not be called after a restart */
         else
-            wait_in_inbox(turn, "queue", on_queued);
+            wait_in_inbox(turn, delivery_of(turn), on_queued);
         break;
     case PAL_TURN_LANE_STEER:
         if (lane->running && lane->running->summary.wait)
@@ -328,7 +334,7 @@ void pal_lane_requeue(pal_turn *turn)
         return;
     }
     lane->guards++;
-    wait_in_inbox(turn, "queue", on_queued);
+    wait_in_inbox(turn, delivery_of(turn), on_queued);
     lane->guards--;
     pal_lane_dispatch(lane);
 }

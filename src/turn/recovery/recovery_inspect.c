@@ -192,9 +192,11 @@ size_t pal_recovery_settle(pal_turn *turn, const pal_part *call, pal_message *ou
 }
 
 /* Ends a dead turn visibly, if this runtime does not continue it. */
-static size_t end_dead(const pal_turn *turn, pal_message *out_message)
+static size_t end_dead(pal_turn *turn, pal_message *out_message)
 {
-    *out_message = (pal_message){.role = PAL_ROLE_ASSISTANT,
+    turn->found.leftover_answer = pal_id_new();
+    *out_message = (pal_message){.id = turn->found.leftover_answer,
+            .role = PAL_ROLE_ASSISTANT,
             .flags = PAL_MESSAGE_FLAG_ERROR,
             .turn_id = turn->found.resume->head.turn,
             .extra = pal_str_of("{\"error\":\"the process died while it answered\"}")};
@@ -266,6 +268,8 @@ static bool ends_dead(pal_turn *turn)
             found->kind != PAL_RESUME_DEAD)
         return false;
     turn->found.leftover = found->item;
+    turn->found.leftover_turn = found->head.turn;
+    turn->found.leftover_channel = found->request.channel;
     turn->found.leftover_seq = found->request.all_or_nothing ? found->first_seq : 0;
     if (found->request.all_or_nothing)
         turn->found.resume = NULL;
@@ -325,7 +329,8 @@ static pal_status find_leftover_seq(
 static pal_status find_leftover(
         pal_turn *turn, const pal_inbox_item *items, size_t len, pal_error *err)
 {
-    turn->found.leftover = (pal_id){{0}};
+    turn->found.leftover = turn->found.leftover_answer = (pal_id){{0}};
+    turn->found.leftover_channel = NULL;
     turn->found.leftover_seq = 0;
     for (size_t i = 0; i < len; i++) {
         if (!pal_str_is(items[i].delivery, "whole"))

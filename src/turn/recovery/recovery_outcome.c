@@ -66,6 +66,7 @@ typedef struct outcome_reader {
     pal_message *last; /* last message of the turn; copied */
     size_t calls;      /* calls of the newest answer */
     bool is_over;      /* a message of another turn was seen */
+    bool is_note;      /* the first message belongs to no turn: it was recorded as a note */
 } outcome_reader;
 
 static size_t count_calls(const pal_message *message)
@@ -140,6 +141,10 @@ static void decide(outcome_reader *g)
         outcome->state = read_end(answer, g->arena, outcome);
         return;
     }
+    if (g->is_note && !g->last) {
+        outcome->state = PAL_TURN_DONE;
+        return;
+    }
     outcome->state = PAL_TURN_FAILED;
     snprintf(outcome->reason, sizeof(outcome->reason), "%s",
             outcome->is_hidden ? "the turn failed, and its messages were hidden"
@@ -173,6 +178,8 @@ static pal_status look_at_messages(const pal_snapshot *snapshot, uint64_t first_
     while (status == PAL_OK && list.has_more && !g.is_over) {
         status = pal_snapshot_load(snapshot, &load, arena, &list, err);
         for (size_t i = 0; status == PAL_OK && i < list.len && !g.is_over; i++) {
+            g.is_note = g.is_note || (list.items[i].seq == first_seq &&
+                                             pal_id_is_none(list.items[i].turn_id));
             gather(&g, &list.items[i]);
             outcome->is_last = g.last == &list.items[i];
         }

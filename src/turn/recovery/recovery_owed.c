@@ -24,6 +24,7 @@
 
 #include "turn/lane/lane_inbox.h"
 #include "turn/input/input.h"
+#include "turn/turn_outbox.h"
 
 pal_id pal_owed_first(pal_id turn)
 {
@@ -109,13 +110,18 @@ void pal_owed_end(pal_turn *turn, pal_turn_append *append)
     append->inbox_len = 1;
 }
 
-bool pal_owed_settle(pal_turn *turn, void (*then)(pal_write *write))
+bool pal_owed_settle(pal_turn *turn, pal_turn_state state, void (*then)(pal_write *write))
 {
+    pal_record *outbox;
+
     if (turn->owed.state == PAL_OWED_NONE || !turn->lane->fence)
         return false;
     /* only one try: if this write fails, the next process that looks finds the item */
     turn->owed.state = PAL_OWED_NONE;
     turn->commit.write.ops_len = 0;
+    outbox = state != PAL_TURN_NONE ? pal_outbox_make(turn, state, turn->info.message) : NULL;
+    if (outbox)
+        pal_turn_add_outbox(turn, outbox);
     pal_turn_add_op(turn,
             pal_op_inbox_drop(turn->request.tenant, turn->request.session, turn->owed.item.id));
     pal_turn_write(turn, then);

@@ -25,9 +25,10 @@ void pal_owed_renewed(pal_turn *turn, pal_status status);
 
 /* Removes the item from the inbox with this append, which ends the turn. */
 void pal_owed_end(pal_turn *turn, pal_turn_append *append);
-/* Removes the item of a turn that is about to end without another commit. Returns true if the write
- * has started; `then` is called when it is done. */
-bool pal_owed_settle(pal_turn *turn, void (*then)(pal_write *write));
+/* Removes the item of a turn that is about to end in `state` without another commit; NONE: it was
+ * refused, and its sender is told. Returns true if the write has started; `then` is called when it
+ * is done. */
+bool pal_owed_settle(pal_turn *turn, pal_turn_state state, void (*then)(pal_write *write));
 
 /* The runtime is closing: notes in the item that the process shut down normally, so that this try
  * is not counted. Then calls `then`. The turn's own write may still be in flight. Returns false if

@@ -24,6 +24,7 @@
 #include "turn/lane/lane_backlog.h"
 #include "turn/runtime/runtime_forward.h"
 #include "turn/runtime/runtime_models.h"
+#include "turn/turn_outbox.h"
 #include "turn/turn_toolset.h"
 #include "turn/runtime/runtime_owner.h"
 #include "turn/recovery/recovery_owed.h"
@@ -206,6 +207,9 @@ static pal_status check_request(pal_runtime *runtime, pal_arena *arena,
     status = check_opening(request, err);
     if (status != PAL_OK)
         return status;
+    status = pal_outbox_check(request, arena, err);
+    if (status != PAL_OK)
+        return status;
     if (request->answers_len > 0 && !request->on_done && request->lane != PAL_TURN_LANE_REJECT)
         return pal_error_set(err, PAL_INVALID,
                 "a request with answers cannot wait in the inbox; use lane=reject");
@@ -215,10 +219,9 @@ static pal_status check_request(pal_runtime *runtime, pal_arena *arena,
 /* The two bytes are random in other ids. 26 bits that count and 32 random bits are left. */
 enum { SLOT_AT = 10 };
 
-static pal_id new_turn_id(const pal_runtime *runtime)
+pal_id pal_runtime_turn_id(uint16_t slot)
 {
     pal_id id = pal_id_new();
-    uint16_t slot = atomic_load(&runtime->slot);
 
     id.bytes[SLOT_AT] = (uint8_t)(slot >> 8);
     id.bytes[SLOT_AT + 1] = (uint8_t)slot;
@@ -255,7 +258,7 @@ pal_turn *pal_runtime_turn_new(
     turn->runtime = runtime;
     turn->arena = arena;
     turn->request = *request;
-    turn->id = turn->owed.turn = turn->info.turn = new_turn_id(runtime);
+    turn->id = turn->owed.turn = turn->info.turn = pal_runtime_turn_id(atomic_load(&runtime->slot));
     pal_id_to_text(turn->id, turn->id_text);
     pal_owed_name_first(turn);
     turn->info.session = request->session;

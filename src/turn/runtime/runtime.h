@@ -229,6 +229,8 @@ struct pal_runtime {
 
 /* ---- runtime.c ---- */
 
+/* Returns the id of a new turn. `slot` is that of pal_runtime_set_slot(). */
+pal_id pal_runtime_turn_id(uint16_t slot);
 /* Creates a turn in its lane without beginning it. The turn takes the arena, which holds the
  * request. On failure returns NULL, and the caller keeps the arena. */
 pal_turn *pal_runtime_turn_new(

@@ -77,6 +77,19 @@ const pal_question_answer *pal_copy_answers(
     return copy;
 }
 
+static const pal_turn_channel *copy_channel(pal_arena *arena, const pal_turn_channel *channel)
+{
+    pal_turn_channel *copy = channel ? pal_arena_alloc(arena, sizeof(*copy)) : NULL;
+
+    if (!copy)
+        return NULL;
+    *copy = (pal_turn_channel){.outbox = pal_arena_copy(arena, channel->outbox),
+            .deliver = pal_arena_copy(arena, channel->deliver),
+            .also = pal_arena_copy(arena, channel->also),
+            .is_note = channel->is_note};
+    return copy;
+}
+
 pal_turn_request pal_copy_request(pal_arena *arena, const pal_turn_request *request)
 {
     pal_turn_request copy = *request;
@@ -94,6 +107,7 @@ pal_turn_request pal_copy_request(pal_arena *arena, const pal_turn_request *requ
     copy.agent = pal_arena_copy(arena, request->agent);
     copy.permissions = copy_rules(arena, request->permissions, request->permissions_len);
     copy.answers = pal_copy_answers(arena, request->answers, request->answers_len);
+    copy.channel = copy_channel(arena, request->channel);
     return copy;
 }
 

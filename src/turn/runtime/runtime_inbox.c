@@ -1,9 +1,15 @@
-/* runtime_inbox.c - shows the requests that wait in a session, and takes them back. On the caller's
- * thread. */
+/* runtime_inbox.c - shows the requests that wait in a session, adds some, and takes them back. On
+ * the caller's thread. */
 #include "base/memory.h"
 #include "store/store_tenant.h"
+#include "turn/lane/lane.h"
+#include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_inbox.h"
+#include "turn/recovery/recovery_owed.h"
+#include "turn/runtime/runtime_copy.h"
 #include "turn/turn.h"
+#include "turn/turn_outbox.h"
+#include "turn/turn_toolset.h"
 
 /* An item of an admitted turn is no waiting request. Neither is an unreadable one. */
 static bool read_waiting(
@@ -90,4 +96,80 @@ pal_status pal_turn_inbox_drop(
 out:
     pal_arena_free(arena);
     return status;
+}
+
+/* ---- Requests that the caller stores ---- */
+
+static pal_status check_waitable(
+        const pal_turn_request *request, pal_arena *arena, pal_error *err)
+{
+    pal_turn_request queued = *request;
+    pal_status status;
+
+    queued.lane = PAL_TURN_LANE_QUEUE;
+    if (request->messages_len == 0 || request->on_done || request->create_ops_len > 0 ||
+            request->answers_len > 0 || request->items_request.len > 0)
+        return pal_error_set(err, PAL_INVALID,
+                "a request in an inbox must have messages, and none of on_done, create_ops, answers"
+                " and items_request");
+    status = pal_outbox_check(&queued, arena, err);
+    return status == PAL_OK ? pal_toolset_check(request, arena, err) : status;
+}
+
+pal_status pal_turn_to_item(const pal_turn_request *request, pal_arena *arena,
+        pal_inbox_item *out_item, pal_id *out_turn, pal_error *err)
+{
+    pal_turn_request named = *request;
+    pal_inbox_head head = {.turn = pal_runtime_turn_id(0)};
+    pal_status status = check_waitable(request, arena, err);
+
+    if (status != PAL_OK)
+        return status;
+    named.messages = pal_copy_messages(arena, request->messages, request->messages_len);
+    if (!named.messages)
+        return pal_no_memory(err);
+    if (pal_id_is_none(named.messages[0].id))
+        named.messages[0].id = pal_owed_first(head.turn);
+    status = pal_inbox_write(&named, &head,
+            request->channel && request->channel->is_note ? "note" : "queue", arena, out_item,
+            err);
+    if (status == PAL_OK && out_turn)
+        *out_turn = head.turn;
+    return status;
+}
+
+typedef struct wake_job {
+    pal_task task;
+    pal_runtime *runtime;
+    pal_id session;
+    char tenant[PAL_TENANT_LEN_MAX];
+    size_t tenant_len;
+} wake_job;
+
+static void wake(pal_task *task)
+{
+    wake_job *job = (wake_job *)task;
+
+    if (!job->runtime->is_closing &&
+            !pal_lane_backlog(
+                    job->runtime, pal_str_make(job->tenant, job->tenant_len), job->session))
+        pal_backlog_again(job->runtime);
+    pal_free(job);
+}
+
+pal_status pal_runtime_wake(
+        pal_runtime *runtime, pal_str tenant, pal_id session, pal_error *err)
+{
+    pal_str name = pal_tenant_or_default(tenant);
+    wake_job *job = name.len <= PAL_TENANT_LEN_MAX ? pal_malloc(sizeof(*job)) : NULL;
+
+    if (name.len > PAL_TENANT_LEN_MAX)
+        return pal_error_set(err, PAL_INVALID, "the name of the tenant is too long");
+    if (!job)
+        return pal_no_memory(err);
+    *job = (wake_job){.task.run = wake, .runtime = runtime, .session = session};
+    memcpy(job->tenant, name.data, name.len);
+    job->tenant_len = name.len;
+    pal_loop_post(runtime->loop, &job->task);
+    return PAL_OK;
 }
