@@ -53,6 +53,8 @@ typedef enum pal_message_flag {
     PAL_MESSAGE_FLAG_PINNED = 1 << 3,
     /* Explains why there is no answer, or only an incomplete one. */
     PAL_MESSAGE_FLAG_ERROR = 1 << 4,
+    /* Its contents were erased; see pal_store_erase_message(). */
+    PAL_MESSAGE_FLAG_ERASED = 1 << 5,
 } pal_message_flag;
 
 typedef struct pal_part pal_part;

@@ -335,13 +335,26 @@ typedef struct pal_erase_result {
     uint64_t ledger; /* ledger rows that were kept without their session and texts, so that sums
                         stay correct */
     uint64_t records;
-    PAL_RESERVED(4);
+    uint64_t checkpoints; /* pal_store_erase_message(): checkpoints that lost their text */
+    PAL_RESERVED(3);
 } pal_erase_result;
 
 /* Erases a session and everything derived from it. The session can be in any state. Cannot be
  * undone. `out_erasure` may be NULL. */
 PAL_API PAL_CHECKED pal_status pal_store_erase(pal_store *store, pal_str tenant, pal_id session,
         pal_erase_result *out_erasure, pal_error *err);
+
+/* Erases the contents of the message `seq` of a session, and everything derived from it: blobs that
+ * no other message refers to, its words in the search index, the text of all
+ * checkpoints that cover it, and the conversation that a model service keeps of the session. The
+ * message itself stays without parts, so that the seqs have no gap: its seq, id, role, times and
+ * client id, and the flag PAL_MESSAGE_FLAG_ERASED. No plan contains it. A message that forks share
+ * is erased in all sessions that show it. The checkpoints are not in effect any more.
+ *
+ * Cannot be undone. If the message is erased already, nothing happens. `out_erasure` may be NULL.
+ * PAL_NOT_FOUND: the session has no message `seq`. */
+PAL_API PAL_CHECKED pal_status pal_store_erase_message(pal_store *store, pal_str tenant,
+        pal_id session, uint64_t seq, pal_erase_result *out_erasure, pal_error *err);
 
 #ifdef __cplusplus
 }

@@ -42,6 +42,7 @@ typedef enum pal_op_kind {
     PAL_OP_ADOPT = 16,
     PAL_OP_RECORD_PUT = 17,
     PAL_OP_RECORD_DROP = 18,
+    PAL_OP_ERASE_MESSAGE = 19,
 } pal_op_kind;
 
 /* One write operation. All writing functions of a store are made of these. Make an operation with
@@ -121,6 +122,10 @@ typedef struct pal_op {
                                    are used */
             uint64_t expected_version;
         } record;
+        struct {
+            uint64_t seq;
+            pal_erase_result *erasure; /* out: everything; may be NULL */
+        } erase_message;
         PAL_RESERVED(20); /* the size of `u`, whatever its members become */
     } u;
     pal_status status;
@@ -148,6 +153,9 @@ PAL_API pal_op pal_op_delete(pal_str tenant, pal_id session);
 PAL_API pal_op pal_op_restore(pal_str tenant, pal_id session);
 /* `out_erasure` may be NULL. */
 PAL_API pal_op pal_op_erase(pal_str tenant, pal_id session, pal_erase_result *out_erasure);
+/* `out_erasure` may be NULL. */
+PAL_API pal_op pal_op_erase_message(
+        pal_str tenant, pal_id session, uint64_t seq, pal_erase_result *out_erasure);
 PAL_API pal_op pal_op_sweep(int64_t trash_ms, uint32_t limit);
 PAL_API pal_op pal_op_inbox_add(pal_str tenant, pal_id session, pal_inbox_item *item);
 PAL_API pal_op pal_op_inbox_drop(pal_str tenant, pal_id session, pal_id item);

@@ -45,7 +45,9 @@ typedef struct pal_mark {
                              rewind; set by the store */
     uint64_t target;      /* undo: the number of a mark, or 0 for the newest mark that is neither
                              undone nor an undo. hide: the number of a part, or 0 for the whole
-                             message. rewind: the last seq to hide, or 0 for the newest */
+                             message. rewind: the last seq to hide, or 0 for the newest.
+                             checkpoint: 1 if it has lost its body and its effect, because a message
+                             that it covers was erased */
     bool undone;          /* a later undo cancels this mark */
     bool inherited;       /* the mark belongs to a parent session and can be undone only there */
     pal_str body;         /* JSON; may be empty */

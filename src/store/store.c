@@ -276,6 +276,18 @@ pal_status pal_store_erase(pal_store *store, pal_str tenant, pal_id session,
     return status;
 }
 
+pal_status pal_store_erase_message(pal_store *store, pal_str tenant, pal_id session, uint64_t seq,
+        pal_erase_result *out_erasure, pal_error *err)
+{
+    pal_erase_result erasure = {0};
+    pal_op op = pal_op_erase_message(tenant, session, seq, &erasure);
+    pal_status status = pal_store_apply_one(store, &op, err);
+
+    if (status == PAL_OK && out_erasure)
+        *out_erasure = erasure;
+    return status;
+}
+
 pal_status pal_store_sweep(pal_store *store, int64_t trash_ms, uint32_t limit,
         pal_sweep_result *out_sweep, pal_error *err)
 {

@@ -400,6 +400,10 @@ static pal_status prepare_op(const pal_store_options *options, pal_prepared_batc
     case PAL_OP_RECORD_PUT:
     case PAL_OP_RECORD_DROP:
         return pal_record_check(op, err);
+    case PAL_OP_ERASE_MESSAGE:
+        if (op->u.erase_message.seq == 0)
+            return pal_error_set(err, PAL_INVALID, "the first message has the seq 1, not 0");
+        return PAL_OK;
     case PAL_OP_ADOPT:
     case PAL_OP_DELETE:
     case PAL_OP_RESTORE:
@@ -506,6 +510,9 @@ static bool resolve_fork(pal_store *store, pal_work *work, pal_arena *arena)
         op->status = pal_view_fork(store->engine, work, op->u.fork.parent, op->u.fork.at_seq,
                 keeps ? op->u.fork.session->fork_mark : UINT64_MAX, arena, &op->error);
     }
+    if (op->kind == PAL_OP_ERASE_MESSAGE)
+        op->status = pal_view_owner(store->engine, work, op->u.erase_message.seq, arena,
+                &op->error);
     if (op->kind == PAL_OP_ADOPT) {
         op->u.adopt.adopted = false;
         op->status = pal_view_fork(store->engine, work, op->u.adopt.from, PAL_SEQ_ANY, UINT64_MAX,

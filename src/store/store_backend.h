@@ -158,7 +158,8 @@ typedef struct pal_work {
     size_t rows_len;
     pal_work_blob *blobs; /* append: all blobs that the rows refer to; blob_put: the blob */
     size_t blobs_len;
-    uint64_t fork_seq;  /* fork, adopt: the last shared seq; fork_parent owns that row */
+    uint64_t fork_seq;  /* fork, adopt: the last shared seq; erase_message: the seq of the message.
+                           fork_parent owns that row */
     uint64_t fork_mark; /* fork, adopt: the parent's mark_number */
     pal_id fork_parent; /* fork, adopt: the session that owns fork_seq; none if that is 0 */
     const pal_index_part *index; /* with PAL_OP_NONE: the result of index_build(), which is to be
@@ -228,6 +229,29 @@ static inline void pal_work_fail_all(pal_work *works, size_t works_len, const pa
 static inline bool pal_record_expired(const pal_record *record, int64_t now_ms)
 {
     return record->expires_at != 0 && now_ms >= record->expires_at;
+}
+
+/* The body of an erased message. */
+#define PAL_ERASED_BODY "{\"parts\":[]}"
+/* The records of this kind describe the conversation that a model service keeps of a session. It
+ * contains the messages, so it must not be continued after an erasure. */
+#define PAL_CONVERSATION_RECORD "mistral_conversation"
+/* Records of this kind are responses of the server that belong to a session and may quote it. */
+#define PAL_ANSWER_RECORD "idempotency_answer"
+/* The `target` of a mark whose body was erased. */
+#define PAL_MARK_ERASED 1
+
+/* Returns whether the body of the mark may contain words of the message. */
+static inline bool pal_mark_quotes(const pal_mark *mark, uint64_t seq)
+{
+    return mark->kind == PAL_MARK_CHECKPOINT && mark->seq >= seq && mark->target == 0;
+}
+
+/* Fails because the session has no message work->fork_seq. */
+static inline pal_status pal_message_missing(pal_work *work)
+{
+    return pal_error_set(&work->op->error, PAL_NOT_FOUND, "the session has no message %llu",
+            (unsigned long long)work->fork_seq);
 }
 
 /* Compares the version that a record has (0: no record) with the version that the operation

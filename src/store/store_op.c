@@ -86,6 +86,16 @@ pal_op pal_op_erase(pal_str tenant, pal_id session, pal_erase_result *out_erasur
     return op;
 }
 
+pal_op pal_op_erase_message(
+        pal_str tenant, pal_id session, uint64_t seq, pal_erase_result *out_erasure)
+{
+    pal_op op = op_make(PAL_OP_ERASE_MESSAGE, tenant, session);
+
+    op.u.erase_message.seq = seq;
+    op.u.erase_message.erasure = out_erasure;
+    return op;
+}
+
 pal_op pal_op_sweep(int64_t trash_ms, uint32_t limit)
 {
     pal_op op = {.kind = PAL_OP_SWEEP};

@@ -45,6 +45,10 @@ static bool describe(const pal_op *op, pal_store_change *out_change)
     case PAL_OP_RESTORE:
         change.kind = PAL_STORE_CHANGE_RESTORED;
         break;
+    case PAL_OP_ERASE_MESSAGE:
+        change.kind = PAL_STORE_CHANGE_UPDATED;
+        change.seq = op->u.erase_message.seq;
+        break;
     case PAL_OP_ERASE:
         change.kind = PAL_STORE_CHANGE_ERASED;
         break;

@@ -24,9 +24,10 @@
 
 #include "base/json/json.h"
 #include "dialect/dialect_member.h"
+#include "store/store_backend.h"
 #include "turn/turn.h"
 
-#define RECORD_KIND "mistral_conversation"
+#define RECORD_KIND PAL_CONVERSATION_RECORD
 
 enum { BODY_LEN_MAX = 4096 };
 

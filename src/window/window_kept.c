@@ -70,7 +70,7 @@ static pal_status load_kept_seqs(const pal_snapshot *snapshot, const uint64_t *s
 
         if (status != PAL_OK && status != PAL_NOT_FOUND)
             return status;
-        if (status == PAL_OK)
+        if (status == PAL_OK && !(kept[len].flags & PAL_MESSAGE_FLAG_ERASED))
             len++;
     }
     *out_kept = kept;

@@ -80,6 +80,17 @@ static pal_status count_older(
     return status;
 }
 
+/* Nothing is left of an erased message that a model could be sent. */
+static size_t drop_erased(pal_message *messages, size_t len)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < len; i++)
+        if (!(messages[i].flags & PAL_MESSAGE_FLAG_ERASED))
+            messages[kept++] = messages[i];
+    return kept;
+}
+
 static pal_status load_tail(
         const pal_snapshot *snapshot, pal_arena *arena, pal_window_view *view, pal_error *err)
 {
@@ -106,6 +117,7 @@ static pal_status load_tail(
     if (tail.has_more && tail.len > 0)
         status = count_older(snapshot, input, err);
     view->is_tail_all = !tail.has_more && input->checkpoint.seq == 0;
+    input->messages_len = drop_erased(tail.items, tail.len);
     return status;
 }
 
@@ -120,7 +132,8 @@ static pal_status load_head(
 
     if (!view->is_tail_all)
         status = pal_snapshot_load(snapshot, &load, arena, &first, err);
-    if (status != PAL_OK || first.len == 0 || first.items[0].role != PAL_ROLE_SYSTEM)
+    if (status != PAL_OK || first.len == 0 || first.items[0].role != PAL_ROLE_SYSTEM ||
+            first.items[0].flags & PAL_MESSAGE_FLAG_ERASED)
         return status;
     input->head = &first.items[0];
     if (input->messages_len > 0 && input->messages[0].seq == input->head->seq) {

@@ -51,6 +51,7 @@ void contract_search(void);
 void contract_best(void);
 void contract_trash(void);
 void contract_erasure(void);
+void contract_erase_message(void);
 void contract_turns(void);
 void contract_ledger(void);
 void contract_records(void);

@@ -463,6 +463,13 @@ static void replace(script *s, const char *key)
         apply(s, ops, 3);
 }
 
+static void erase_message(script *s, const char *key, uint64_t seq)
+{
+    pal_op op = pal_op_erase_message(S(""), find(s, "", key), seq, NULL);
+
+    apply(s, &op, 1);
+}
+
 static void sweep(script *s)
 {
     pal_op op = {.kind = PAL_OP_SWEEP, .u.sweep = {.trash_ms = INT64_MAX / 2, .limit = 10}};
@@ -519,8 +526,10 @@ static void steps_begin(script *s)
     STEP(mark(s, "fork", PAL_MARK_CHECKPOINT, 3, "{\"summary\":\"so far\"}"));
     STEP(note(s, "one", "{\"n\":1}"));
     STEP(blob(s, "some bytes of an image"));
+    STEP(erase_message(s, "a", 4));
     open_store(s);
     STEP(together(s));
+    STEP(erase_message(s, "nested", 2)); /* it belongs to "a" */
     STEP(wait_in_inbox(s, "fork"));
 }
 
@@ -543,6 +552,7 @@ static void steps_of_picoclaws(script *s)
 {
     STEP(fork_at(s, "their fork", "theirs", 2));
     STEP(append(s, "", "bare", 1, 600));
+    STEP(erase_message(s, "bare", 2));
     STEP(simple(s, PAL_OP_DELETE, find(s, "", "theirs")));
     STEP(append(s, "", "their fork", 1, 300));
     STEP(simple(s, PAL_OP_DELETE, find(s, "", "bare")));

@@ -6,6 +6,7 @@
 
 typedef struct erase_values {
     bool yes;
+    pal_cli_number message; /* not given: the whole session */
 } erase_values;
 
 static pal_status session_delete(pal_cli *cli, void *values)
@@ -42,6 +43,13 @@ static pal_status ask_for_yes(pal_cli *cli, const pal_session *session)
             session->last_seq == 1 ? "" : "s");
 }
 
+static pal_status ask_for_message(pal_cli *cli, uint64_t seq)
+{
+    return pal_cli_usage(cli, "only the message is erased, and its place stays",
+            "erasing message %llu cannot be undone; add --yes to confirm",
+            (unsigned long long)seq);
+}
+
 typedef struct erased_count {
     const char *name;
     const char *text;
@@ -58,6 +66,7 @@ static void print_erasure(pal_cli *cli, pal_str id, const pal_erase_result *eras
             {"aliases", "aliases erased", erasure->aliases},
             {"inbox", "waiting items erased", erasure->inbox},
             {"ledger", "ledger rows that keep only their numbers", erasure->ledger},
+            {"checkpoints", "summaries that lost their text", erasure->checkpoints},
     };
     size_t counts_len = sizeof counts / sizeof *counts;
     if (!cli->json) {
@@ -87,8 +96,13 @@ static pal_status session_erase(pal_cli *cli, void *values)
     if (status != PAL_OK)
         return status;
     if (!given->yes)
-        return ask_for_yes(cli, &session);
-    status = pal_store_erase(cli->store, pal_cli_tenant(cli), session.id, &erasure, &cli->err);
+        return given->message.given ? ask_for_message(cli, given->message.value)
+                                    : ask_for_yes(cli, &session);
+    if (given->message.given)
+        status = pal_store_erase_message(cli->store, pal_cli_tenant(cli), session.id,
+                given->message.value, &erasure, &cli->err);
+    else
+        status = pal_store_erase(cli->store, pal_cli_tenant(cli), session.id, &erasure, &cli->err);
     if (status == PAL_OK)
         print_erasure(cli, pal_cli_id(cli, session.id), &erasure);
     return status;
@@ -125,7 +139,9 @@ const pal_cli_command pal_cmd_session_restore = {
 
 static const pal_cli_option erase_options[] = {
         {"yes", 0, PAL_CLI_FLAG, offsetof(erase_values, yes), NULL,
-                "confirm that the session is erased for good"},
+                "confirm that it is erased for good"},
+        {"message", 0, PAL_CLI_NUMBER, offsetof(erase_values, message), "SEQ",
+                "erase only the contents of this message"},
         {0},
 };
 
@@ -135,8 +151,11 @@ const pal_cli_command pal_cmd_session_erase = {
         .usage = "SESSION --yes",
         .about = "Erases a session with everything derived from it: messages, marks, blobs, "
                  "names, waiting items. This cannot be undone. Messages that a fork still shows "
-                 "are kept until the last such fork is erased. Prints what was erased.",
+                 "are kept until the last such fork is erased. With --message, erases only the "
+                 "contents of one message, and what was derived from it: its words in the search "
+                 "index, its files, and the summaries that cover it. Prints what was erased.",
         .examples = "palaver session erase demo --yes\n"
+                    "palaver session erase demo --message 12 --yes\n"
                     "palaver session erase 019a8c21-7b3e --yes --json",
         .options = erase_options,
         .values_size = sizeof(erase_values),

@@ -278,6 +278,7 @@ static const struct {
         {"summary", PAL_MESSAGE_FLAG_SUMMARY},
         {"pruned", PAL_MESSAGE_FLAG_PRUNED},
         {"synthetic", PAL_MESSAGE_FLAG_SYNTHETIC},
+        {"erased", PAL_MESSAGE_FLAG_ERASED},
         {"pinned", PAL_MESSAGE_FLAG_PINNED},
         {"error", PAL_MESSAGE_FLAG_ERROR},
 };

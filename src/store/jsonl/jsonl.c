@@ -101,6 +101,7 @@ static void note_directory(jsonl_engine *engine)
 static void engine_free(jsonl_engine *engine)
 {
     pal_jsonl_files_clear(engine);
+    pal_free(engine->erased);
     if (engine->memory)
         pal_store_memory.close(engine->memory);
     if (engine->log_fd >= 0)

@@ -56,6 +56,7 @@ typedef struct jsonl_file {
     ino_t named_inode;    /* inode of the file whose name is known to be durable */
     jsonl_late *late;        /* allocated; NULL: the last batch is finished or did not change it */
     bool is_unmarked;     /* the session's marks are invalid, but the log does not say so yet */
+    bool has_erased;      /* the file must be written again without the erased messages */
     bool is_followed;     /* another process wrote to the file */
     bool is_unreadable;   /* the file has lines, but they cannot be read; `trouble` says why */
     pal_error *trouble;   /* the reason why the file cannot be written, allocated; or NULL */
@@ -85,6 +86,12 @@ typedef struct jsonl_append {
     bool is_follower; /* another append to the same file comes before this one */
     bool is_begun;    /* a part of the lines may already be in the file */
 } jsonl_append;
+
+/* A message that the last batch of the log erases. Its line may still be in the file. */
+typedef struct jsonl_erased {
+    jsonl_file *file;
+    uint64_t seq;
+} jsonl_erased;
 
 typedef struct jsonl_engine {
     pal_engine base;
@@ -116,6 +123,8 @@ typedef struct jsonl_engine {
     pal_error passed_over;   /* the last error of a file or directory that was skipped */
     uint64_t batch;          /* number of the last batch */
     struct timespec scanned; /* modification time of the directory when it was last scanned */
+    jsonl_erased *erased;    /* messages that the last batch erases; allocated */
+    size_t erased_len, erased_cap;
     jsonl_file *followed;    /* linked by next_touched, while batches of other processes are read */
     pal_map files;           /* jsonl_file by id and tenant */
     pal_map paths;           /* jsonl_file by path */
@@ -287,6 +296,7 @@ PAL_CHECKED pal_status pal_jsonl_log_each(jsonl_engine *engine, pal_str text,
 /* ---- jsonl_record.c: the state as records ---- */
 
 void pal_jsonl_put_session(jsonl_batch *batch, memory_session *session);
+void pal_jsonl_put_erase_message(jsonl_batch *batch, pal_str tenant, pal_id owner, uint64_t seq);
 void pal_jsonl_put_erase(jsonl_batch *batch, pal_str tenant, pal_id id);
 void pal_jsonl_put_append(jsonl_batch *batch, const jsonl_append *append, int64_t now_ms);
 void pal_jsonl_put_mark(jsonl_batch *batch, const memory_session *session, const pal_mark *mark);

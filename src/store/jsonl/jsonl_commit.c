@@ -352,7 +352,8 @@ static pal_status drop_blobs_of(jsonl_engine *engine, const char *directory, pal
     return is_there ? pal_jsonl_sync_dir(engine, directory, err) : PAL_OK;
 }
 
-/* Drops files of sessions that no longer exist, and shortens files that only their forks need. */
+/* Drops files of sessions that no longer exist, shortens files that only their forks need, and
+ * writes files without their erased messages. */
 static pal_status drop_files(jsonl_engine *engine, pal_error *err)
 {
     pal_status status = PAL_OK;
@@ -369,6 +370,9 @@ static pal_status drop_files(jsonl_engine *engine, pal_error *err)
             if (status == PAL_OK)
                 pal_jsonl_file_drop(engine, file);
             position = 0;
+        } else if (file->has_erased && file->path) {
+            status = pal_jsonl_rows_save(engine, session, file, err);
+            file->has_erased = status != PAL_OK;
         } else if (session->info->record.state == PAL_SESSION_ERASED) {
             pal_memory_shell_trim(engine->mem, session);
             status = pal_jsonl_aside_unlink(engine, file, err);

@@ -233,6 +233,31 @@ static void gather_fork(jsonl_batch *batch, const pal_work *work)
     touch_session(batch, work->tenant, work->op->session, true);
 }
 
+/* Touches the owner of an erased message and all forks that show it: their checkpoints may have
+ * lost their texts, which the meta files have, too. */
+static void touch_showing(jsonl_batch *batch, memory_session *session, uint64_t seq)
+{
+    touch_session(batch, session->tenant->name, session->id, false);
+    for (memory_session *child = session->children; child; child = child->next_child)
+        if (child->info->record.fork_seq >= seq)
+            touch_showing(batch, child, seq);
+}
+
+static void gather_erased(jsonl_batch *batch, const pal_work *work)
+{
+    memory_session *owner = pal_jsonl_session(batch->engine, work->tenant, work->fork_parent);
+    jsonl_file *file;
+
+    if (!owner)
+        return;
+    touch_showing(batch, owner, work->fork_seq);
+    file = pal_jsonl_file_find(batch->engine, work->tenant, work->fork_parent);
+    if (file)
+        file->has_erased = true;
+    pal_jsonl_put_erase_message(batch, work->tenant, work->fork_parent, work->fork_seq);
+    batch->is_erasing = true;
+}
+
 static void gather(jsonl_batch *batch, pal_work *work, jsonl_append *append)
 {
     pal_op *op = work->op;
@@ -286,6 +311,9 @@ static void gather(jsonl_batch *batch, pal_work *work, jsonl_append *append)
         pal_jsonl_put_erase(batch, work->tenant, op->session);
         /* The session still exists if forks share its rows. */
         touch_session(batch, work->tenant, op->session, true);
+        break;
+    case PAL_OP_ERASE_MESSAGE:
+        gather_erased(batch, work);
         break;
     case PAL_OP_RECORD_PUT:
     case PAL_OP_RECORD_DROP:

@@ -49,6 +49,8 @@ pal_status pal_jsonl_row_of(const pal_store_options *options, const pal_message 
 
     if (status != PAL_OK)
         return status;
+    if (row.flags & PAL_MESSAGE_FLAG_ERASED)
+        row.tokens = 0;
     pal_buf_init(&body, PAL_BATCH_BYTES_MAX);
     if (row.is_text && message->parts) {
         row.body = message->parts[0].text;

@@ -28,7 +28,7 @@ static void note_last(jsonl_engine *engine, const jsonl_record *record)
         engine->is_settled = true;
     engine->is_log_new = engine->is_log_new || is_kind(record, "start");
     engine->is_late = !engine->is_settled;
-    if (engine->is_late && is_kind(record, "erase"))
+    if (engine->is_late && (is_kind(record, "erase") || is_kind(record, "erase_message")))
         engine->is_late_erasing = true;
 }
 
@@ -46,6 +46,20 @@ static jsonl_file *record_file(jsonl_engine *engine, const jsonl_record *record,
     return session ? pal_jsonl_file_find(engine, session->tenant->name, session->id) : NULL;
 }
 
+/* The message is erased when the lines have been read. */
+static pal_status note_erased(jsonl_engine *engine, jsonl_file *file,
+        const jsonl_record *record, pal_error *err)
+{
+    if (!file)
+        return PAL_OK;
+    if (!pal_reserve(&engine->erased, &engine->erased_cap, engine->erased_len + 1,
+                sizeof *engine->erased))
+        return pal_no_memory(err);
+    engine->erased[engine->erased_len++] =
+            (jsonl_erased){.file = file, .seq = pal_jsonl_record_u64(record, "seq")};
+    return PAL_OK;
+}
+
 static pal_status load_record(jsonl_engine *engine, const jsonl_record *record, pal_arena *arena,
         bool is_last, pal_error *err)
 {
@@ -55,6 +69,8 @@ static pal_status load_record(jsonl_engine *engine, const jsonl_record *record, 
     if (is_last)
         note_last(engine, record);
     status = pal_jsonl_state_apply(engine, record, arena, is_last && engine->is_late, err);
+    if (status == PAL_OK && is_last && engine->is_late && is_kind(record, "erase_message"))
+        return note_erased(engine, record_file(engine, record, arena), record, err);
     if (status != PAL_OK || !is_kind(record, "append"))
         return status;
     file = record_file(engine, record, arena);
@@ -107,6 +123,38 @@ static pal_status load_sessions(jsonl_engine *engine, pal_error *err)
     return status;
 }
 
+/* A session's meta file has its last summary, which may quote an erased message. */
+static void save_metas(jsonl_engine *engine, memory_session *session, uint64_t seq)
+{
+    jsonl_file *file = pal_jsonl_file_find(engine, session->tenant->name, session->id);
+    pal_session_state state = session->info->record.state;
+    pal_error ignored;
+
+    if (file && file->path && (state == PAL_SESSION_ACTIVE || state == PAL_SESSION_QUARANTINED))
+        (void)!pal_jsonl_meta_save(engine, session, file, &ignored);
+    for (memory_session *child = session->children; child; child = child->next_child)
+        if (child->info->record.fork_seq >= seq)
+            save_metas(engine, child, seq);
+}
+
+/* Erases the messages that the last batch erases: their lines were read again. */
+static void erase_late(jsonl_engine *engine)
+{
+    for (size_t i = 0; i < engine->erased_len; i++) {
+        const jsonl_erased *erased = &engine->erased[i];
+        memory_session *owner =
+                pal_jsonl_session(engine, erased->file->tenant, erased->file->id);
+        pal_erase_result ignored = {0};
+
+        if (!owner)
+            continue;
+        pal_memory_message_erase(engine->mem, owner, erased->seq, &ignored);
+        erased->file->has_erased = true;
+        if (!engine->options.read_only)
+            save_metas(engine, owner, erased->seq);
+    }
+}
+
 static pal_status open_log(jsonl_engine *engine, pal_error *err)
 {
     int flags = engine->options.read_only ? O_RDONLY : O_RDWR | O_CREAT;
@@ -151,7 +199,7 @@ static void clear(jsonl_engine *engine)
     engine->followed = NULL;
     pal_jsonl_files_clear(engine);
     engine->batch = engine->log_gaps = engine->log_holes = engine->log_lost = 0;
-    engine->log_tail_len = engine->orphans = 0;
+    engine->log_tail_len = engine->orphans = engine->erased_len = 0;
     engine->is_late = engine->is_settled = engine->is_late_erasing = false;
     engine->is_log_new = false;
     engine->passed_over.status = PAL_OK;
@@ -209,6 +257,7 @@ pal_status pal_jsonl_load(jsonl_engine *engine, pal_error *err)
     status = load_sessions(engine, err);
     if (status != PAL_OK)
         return status;
+    erase_late(engine);
     status = pal_jsonl_scan(engine, err);
     if (status != PAL_OK)
         return status;

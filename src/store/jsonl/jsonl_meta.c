@@ -91,6 +91,16 @@ static pal_str summary_of(memory_session *session, pal_arena *arena)
     return summary;
 }
 
+/* PicoClaw may have written a summary that is no mark here. An erasure takes it away, too. */
+static bool has_erased(const memory_session *session)
+{
+    for (size_t i = 0; i < session->marks_len; i++)
+        if (session->marks[i].kind == PAL_MARK_CHECKPOINT &&
+                session->marks[i].target == PAL_MARK_ERASED)
+            return true;
+    return false;
+}
+
 /* ---- Writing ---- */
 
 /* Returns the unknown members, with the member "palaver" set to true. */
@@ -145,7 +155,7 @@ static pal_status fill(memory_session *session, const jsonl_file *file, pal_aren
         return status;
     pal_id_to_text(session->id, id);
     meta->key = record->key.len > 0 ? record->key : pal_arena_copy(arena, pal_str_of(id));
-    if (summary.len > 0)
+    if (summary.len > 0 || has_erased(session))
         meta->summary = summary;
     meta->skip = hidden > 0 ? line_of_row(file, hidden) : 0;
     meta->count = file->lines;

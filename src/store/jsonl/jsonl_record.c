@@ -109,6 +109,17 @@ void pal_jsonl_put_erase(jsonl_batch *batch, pal_str tenant, pal_id id)
     end(&r, pal_str_make(NULL, 0));
 }
 
+void pal_jsonl_put_erase_message(jsonl_batch *batch, pal_str tenant, pal_id owner, uint64_t seq)
+{
+    record r;
+
+    begin(&r, batch, "erase_message");
+    put_str(&r, "tenant", tenant);
+    put_id(&r, "session", owner);
+    put_u64(&r, "seq", seq);
+    end(&r, pal_str_make(NULL, 0));
+}
+
 void pal_jsonl_put_append(jsonl_batch *batch, const jsonl_append *append, int64_t now_ms)
 {
     record r;

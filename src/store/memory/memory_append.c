@@ -298,6 +298,8 @@ static pal_status check_replay(const memory_session *session, pal_work *work)
         if (!known)
             return pal_error_set(&work->op->error, PAL_CONFLICT,
                     "some of these messages were appended before, but not all");
+        if (known->row.flags & PAL_MESSAGE_FLAG_ERASED)
+            continue; /* its contents are not known any more */
         if (known->row.role != given->role || known->row.is_text != given->is_text ||
                 !pal_str_equal(known->row.body, given->body))
             return pal_error_set(&work->op->error, PAL_CONFLICT,

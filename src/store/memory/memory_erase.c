@@ -26,6 +26,14 @@ static void blob_free(memory_tenant *tenant, memory_blob *blob)
     pal_free(blob);
 }
 
+uint64_t pal_memory_blob_unref(memory_tenant *tenant, memory_blob *blob)
+{
+    if (--blob->refs > 0)
+        return 0;
+    blob_free(tenant, blob);
+    return 1;
+}
+
 /* Drops the references of rows outside first_seq..last_seq. Returns how many blobs were removed. */
 static uint64_t refs_keep(memory_session *session, uint64_t first_seq, uint64_t last_seq)
 {
@@ -35,12 +43,10 @@ static uint64_t refs_keep(memory_session *session, uint64_t first_seq, uint64_t 
     for (size_t i = 0; i < session->refs_len; i++) {
         memory_ref *ref = &session->refs[i];
 
-        if (ref->last_seq >= first_seq && ref->first_seq <= last_seq) {
+        if (ref->last_seq >= first_seq && ref->first_seq <= last_seq)
             session->refs[kept++] = *ref;
-        } else if (--ref->blob->refs == 0) {
-            blob_free(session->tenant, ref->blob);
-            gone++;
-        }
+        else
+            gone += pal_memory_blob_unref(session->tenant, ref->blob);
     }
     session->refs_len = kept;
     return gone;

@@ -129,6 +129,7 @@ pal_status pal_memory_apply_one(memory_engine *engine, pal_work *work)
             [PAL_OP_SWEEP] = pal_memory_sweep,
             [PAL_OP_RECORD_PUT] = pal_memory_record_put,
             [PAL_OP_RECORD_DROP] = pal_memory_record_drop,
+            [PAL_OP_ERASE_MESSAGE] = pal_memory_erase_message,
     };
 
     return apply[work->op->kind](engine, work);

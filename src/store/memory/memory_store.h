@@ -350,6 +350,8 @@ pal_status pal_memory_lease_release(memory_engine *engine, pal_work *work);
 /* ---- memory_erase.c ---- */
 
 pal_status pal_memory_erase(memory_engine *engine, pal_work *work);
+/* Drops one reference to a blob. Returns 1 if it was the last one, and the blob was removed. */
+uint64_t pal_memory_blob_unref(memory_tenant *tenant, memory_blob *blob);
 /* Removes the contents of an erased session that its forks do not share. */
 void pal_memory_shell_trim(memory_engine *engine, memory_session *session);
 pal_status pal_memory_sweep(memory_engine *engine, pal_work *work);
@@ -362,6 +364,13 @@ uint64_t pal_memory_rows_truncate(
 void pal_memory_session_discard(memory_engine *engine, memory_session *session);
 /* Frees everything except the engine itself. */
 void pal_memory_engine_clear(memory_engine *engine);
+
+/* ---- memory_erase_message.c ---- */
+
+pal_status pal_memory_erase_message(memory_engine *engine, pal_work *work);
+/* Erases one row of its owner. Does nothing if there is no such row, or if it is erased. */
+void pal_memory_message_erase(memory_engine *engine, memory_session *owner, uint64_t seq,
+        pal_erase_result *erasure);
 
 /* ---- memory_undo.c ---- */
 

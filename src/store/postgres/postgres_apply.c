@@ -89,6 +89,17 @@ static bool has_kind(const pal_work *works, size_t works_len, pal_op_kind kind)
     return false;
 }
 
+static bool is_erasure(const pal_work *work)
+{
+    return work->op->kind == PAL_OP_ERASE || work->op->kind == PAL_OP_ERASE_MESSAGE;
+}
+
+static bool has_erasure(const pal_work *works, size_t works_len)
+{
+    return has_kind(works, works_len, PAL_OP_ERASE) ||
+            has_kind(works, works_len, PAL_OP_ERASE_MESSAGE);
+}
+
 /* Loads, decides and writes. */
 static pal_status run_part(pal_postgres *store, pal_work *works, size_t works_len, bool commits,
         bool *out_sent, pal_postgres_failure *out_failure, pal_error *err)
@@ -126,7 +137,7 @@ static pal_status run_parts(pal_postgres *store, pal_work *works, size_t works_l
     size_t len;
 
     for (size_t i = 0; status == PAL_OK && i < works_len; i += len) {
-        for (len = 0; i + len < works_len && works[i + len].op->kind != PAL_OP_ERASE; len++)
+        for (len = 0; i + len < works_len && !is_erasure(&works[i + len]); len++)
             ;
         status = len > 0
                 ? run_part(store, works + i, len, false, out_sent, out_failure, err)
@@ -152,7 +163,7 @@ static pal_status run_once(pal_postgres *store, pal_work *works, size_t works_le
 {
     *out_sent = false;
     *out_failure = PAL_POSTGRES_FINE;
-    if (has_kind(works, works_len, PAL_OP_ERASE))
+    if (has_erasure(works, works_len))
         return run_parts(store, works, works_len, out_sent, out_failure, err);
     return run_part(store, works, works_len, true, out_sent, out_failure, err);
 }
@@ -417,7 +428,7 @@ static size_t body_bytes(const pal_work *works, size_t works_len)
 /* Returns whether the group is not part of a batch. */
 static bool is_alone(const pal_work *works, size_t works_len)
 {
-    return works[0].index || has_kind(works, works_len, PAL_OP_ERASE) ||
+    return works[0].index || has_erasure(works, works_len) ||
             has_kind(works, works_len, PAL_OP_SWEEP);
 }
 

@@ -137,9 +137,11 @@ static void clear_aliases(
     PQclear(result);
 }
 
-/* Removes the blocks of the messages from the search index. The first statement locks the index of
- * the tenant: a block that is being built is written before it, and found here, or not at all. */
-static void drop_index(transaction *work, int64_t tenant, pal_id session, int64_t kept_seq)
+/* Removes the blocks of the messages that `which` selects from the search index. The first
+ * statement locks the index of the tenant: a block that is being built is written before it, and
+ * found here, or not at all. */
+static void drop_index(transaction *work, pal_postgres_sql which, int64_t tenant, pal_id session,
+        int64_t seq)
 {
     pal_postgres_params params = {0};
     PGresult *blocks;
@@ -148,8 +150,8 @@ static void drop_index(transaction *work, int64_t tenant, pal_id session, int64_
     PQclear(run(work, PAL_POSTGRES_INDEX_ERASED, &params));
     pal_postgres_put_int(&params, tenant);
     pal_postgres_put_id(&params, session);
-    pal_postgres_put_int(&params, kept_seq);
-    blocks = run(work, PAL_POSTGRES_INDEX_BLOCKS_OF, &params);
+    pal_postgres_put_int(&params, seq);
+    blocks = run(work, which, &params);
     for (int level = 0; blocks && PQntuples(blocks) > 0 && level <= PAL_GROUP_LEVELS; level++) {
         pal_postgres_index_put_blocks(&params, tenant, level, blocks);
         PQclear(run(work, PAL_POSTGRES_INDEX_RESET, &params));
@@ -164,7 +166,7 @@ static void erase_one(transaction *work, int64_t tenant, pal_id session, uint64_
 {
     int64_t kept_seq = shared_seq(work, tenant, session);
 
-    drop_index(work, tenant, session, kept_seq);
+    drop_index(work, PAL_POSTGRES_INDEX_BLOCKS_OF, tenant, session, kept_seq);
     erasure->blobs += drop_session_blobs(work, tenant, session, kept_seq);
     erasure->messages += change(work, PAL_POSTGRES_MESSAGE_DROP, tenant, session, kept_seq);
     erasure->marks += change(work, PAL_POSTGRES_MARK_DROP, tenant, session, kept_seq);
@@ -228,6 +230,91 @@ static void erase_upwards(transaction *work, int64_t tenant, const pal_session *
     }
 }
 
+/* ---- One message ---- */
+
+/* Runs a statement on (tenant, session, seq) that returns a number. */
+static int64_t count_of(transaction *work, pal_postgres_sql sql, int64_t tenant, pal_id session,
+        int64_t seq, bool erases)
+{
+    pal_postgres_params params = {0};
+    PGresult *result;
+    int64_t count = 0;
+
+    pal_postgres_put_int(&params, tenant);
+    pal_postgres_put_id(&params, session);
+    pal_postgres_put_int(&params, seq);
+    if (erases) {
+        pal_postgres_put_int(&params, PAL_MESSAGE_FLAG_ERASED);
+        pal_postgres_put_bytes(&params, pal_str_of(PAL_ERASED_BODY));
+    }
+    result = run(work, sql, &params);
+    if (result)
+        count = pal_postgres_int(result, 0, 0);
+    PQclear(result);
+    return count;
+}
+
+/* A reference names the first message of an append, and the bodies show which of its messages refer
+ * to the blob. The references go with the last of them. Called before the body is emptied. */
+static uint64_t drop_message_blobs(
+        transaction *work, int64_t tenant, pal_id session, int64_t seq)
+{
+    pal_postgres_params params = {0};
+    PGresult *result;
+    uint64_t count;
+
+    pal_postgres_put_int(&params, tenant);
+    pal_postgres_put_id(&params, session);
+    pal_postgres_put_int(&params, seq);
+    pal_postgres_put_int(&params, PAL_APPEND_MESSAGES_MAX - 1);
+    result = run(work, PAL_POSTGRES_BLOB_REF_DROP_MESSAGE, &params);
+    count = drop_blobs(work, result, tenant);
+    PQclear(result);
+    return count;
+}
+
+/* Of the session and of all forks that show the message. */
+static void drop_derived(transaction *work, int64_t tenant, pal_id session, int64_t seq,
+        pal_erase_result *erasure)
+{
+    pal_postgres_params params = {0};
+    PGresult *result;
+
+    pal_postgres_put_int(&params, tenant);
+    pal_postgres_put_id(&params, session);
+    pal_postgres_put_int(&params, seq);
+    pal_postgres_put_int(&params, PAL_MARK_ERASED);
+    result = run(work, PAL_POSTGRES_MARK_ERASE, &params);
+    if (result)
+        erasure->checkpoints = strtoull(PQcmdTuples(result), NULL, 10);
+    PQclear(result);
+    pal_postgres_put_int(&params, tenant);
+    pal_postgres_put_id(&params, session);
+    pal_postgres_put_int(&params, seq);
+    pal_postgres_put_text(&params, pal_str_of(PAL_CONVERSATION_RECORD));
+    pal_postgres_put_text(&params, pal_str_of(PAL_ANSWER_RECORD));
+    result = run(work, PAL_POSTGRES_RECORD_ERASE, &params);
+    if (result)
+        erasure->records = strtoull(PQcmdTuples(result), NULL, 10);
+    PQclear(result);
+}
+
+/* Returns false if there is no such message. */
+static bool erase_row(transaction *work, int64_t tenant, pal_id owner, int64_t seq,
+        pal_erase_result *erasure)
+{
+    if (count_of(work, PAL_POSTGRES_MESSAGE_THERE, tenant, owner, seq, false) == 0)
+        return work->status != PAL_OK;
+    drop_index(work, PAL_POSTGRES_INDEX_BLOCK_AT, tenant, owner, seq);
+    erasure->blobs = drop_message_blobs(work, tenant, owner, seq);
+    erasure->messages = (uint64_t)count_of(
+            work, PAL_POSTGRES_MESSAGE_ERASE, tenant, owner, seq, true);
+    if (erasure->messages == 0)
+        return true; /* it was erased before */
+    drop_derived(work, tenant, owner, seq, erasure);
+    return true;
+}
+
 pal_status pal_postgres_commit(
         pal_postgres *store, pal_postgres_failure *out_failure, pal_error *err)
 {
@@ -271,7 +358,15 @@ pal_status pal_postgres_erase(pal_postgres *store, pal_work *work,
     if (erasing.status == PAL_OK)
         work->op->status = pal_memory_session_for(
                 copy.memory, work, MEMORY_ALLOW_EXPIRED | MEMORY_ALLOW_TRASH, &session);
-    if (erasing.status == PAL_OK && session && work->op->status == PAL_OK) {
+    if (erasing.status == PAL_OK && session && work->op->status == PAL_OK &&
+            work->op->kind == PAL_OP_ERASE_MESSAGE) {
+        if (!erase_row(&erasing, pal_postgres_tenant(work->tenant), work->fork_parent,
+                    (int64_t)work->fork_seq, &erasure))
+            work->op->status = pal_message_missing(work);
+        else if (work->op->u.erase_message.erasure)
+            *work->op->u.erase_message.erasure = erasure;
+        *out_failure = erasing.failure;
+    } else if (erasing.status == PAL_OK && session && work->op->status == PAL_OK) {
         erase_upwards(&erasing, pal_postgres_tenant(work->tenant), &session->info->record,
                 &erasure);
         if (work->op->u.erasure) /* it counts even if the answer to the COMMIT is lost */

@@ -375,6 +375,38 @@
             " $7::int8[], $8::int8[], $9::bool[], $10::text[], $11::bytea[], $12::uuid[])")        \
     X(MESSAGE_DROP,                                                                                \
             "DELETE FROM @message WHERE tenant = $1 AND session = $2 AND seq > $3")                \
+    X(MESSAGE_ERASE,                                                                               \
+            "WITH old AS (SELECT tenant, session, tokens, octet_length(body) AS bytes"             \
+            " FROM @message WHERE tenant = $1 AND session = $2 AND seq = $3 AND flags & $4 = 0"    \
+            " FOR UPDATE), gone AS (UPDATE @message m SET tokens = 0, flags = $4,"                 \
+            " is_text = false, body = $5 FROM old WHERE m.tenant = $1 AND m.session = $2"          \
+            " AND m.seq = $3), head AS (UPDATE @head h SET tokens = h.tokens - old.tokens,"        \
+            " bytes = h.bytes - old.bytes + octet_length($5) FROM old WHERE h.tenant = $1"         \
+            " AND h.session = $2) SELECT count(*) FROM old")                                       \
+    X(MESSAGE_THERE,                                                                               \
+            "SELECT count(*) FROM @message WHERE tenant = $1 AND session = $2 AND seq = $3")       \
+    X(MARK_ERASE,                                                                                  \
+            "WITH RECURSIVE shows(id) AS (SELECT $2::uuid UNION SELECT s.session FROM @session s"  \
+            " JOIN shows ON s.parent = shows.id WHERE s.tenant = $1 AND s.fork_seq >= $3)"         \
+            " UPDATE @mark m SET body = NULL, target = $4 FROM shows WHERE m.tenant = $1"          \
+            " AND m.session = shows.id AND m.kind = 3 AND m.seq >= $3 AND m.target = 0")           \
+    X(RECORD_ERASE,                                                                                \
+            "WITH RECURSIVE shows(id) AS (SELECT $2::uuid UNION SELECT s.session FROM @session s"  \
+            " JOIN shows ON s.parent = shows.id WHERE s.tenant = $1 AND s.fork_seq >= $3)"         \
+            " DELETE FROM @record r USING shows WHERE r.tenant = $1 AND r.session = shows.id"      \
+            " AND r.kind IN ($4, $5)")                                                             \
+    X(BLOB_REF_DROP_MESSAGE,                                                                       \
+            "WITH gone AS (SELECT DISTINCT r.hash FROM @blob_ref r CROSS JOIN @message q"          \
+            " WHERE r.tenant = $1 AND r.session = $2 AND r.seq BETWEEN $3 - $4 AND $3"             \
+            " AND q.tenant = $1 AND q.session = $2 AND q.seq = $3"                                 \
+            " AND position(convert_to(encode(r.hash, 'hex'), 'UTF8') IN q.body) > 0"               \
+            " AND NOT EXISTS (SELECT 1 FROM @blob_ref o JOIN @message m ON m.tenant = o.tenant"    \
+            " AND m.session = o.session AND m.seq BETWEEN o.seq AND o.seq + $4"                    \
+            " WHERE o.tenant = $1 AND o.session = $2 AND o.hash = r.hash AND m.seq <> $3"          \
+            " AND NOT m.is_text"                                                                   \
+            " AND position(convert_to(encode(r.hash, 'hex'), 'UTF8') IN m.body) > 0))"             \
+            " DELETE FROM @blob_ref d USING gone WHERE d.tenant = $1 AND d.session = $2"           \
+            " AND d.hash = gone.hash RETURNING d.hash")                                            \
     /* Marks: pk. */                                                                               \
     X(MARK_HIDING,                                                                                 \
             "SELECT " PAL_POSTGRES_MARK_COLUMNS " FROM @mark m WHERE m.tenant = $1"                \

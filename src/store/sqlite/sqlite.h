@@ -248,6 +248,7 @@ PAL_CHECKED pal_status pal_sqlite_trash(
         pal_sql_conn *conn, int64_t handle, int64_t now_ms, pal_error *err);
 
 pal_status pal_sqlite_erase(pal_sql_conn *conn, pal_work *work);
+pal_status pal_sqlite_erase_message(pal_sql_conn *conn, pal_work *work);
 pal_status pal_sqlite_sweep(pal_sql_conn *conn, pal_work *work);
 
 pal_status pal_sqlite_append(pal_sql_conn *conn, pal_work *work);
@@ -293,6 +294,8 @@ pal_status pal_sqlite_index_write(pal_sql_conn *conn, pal_work *work);
 /* Drops all blocks with messages of the session after `kept_seq`, which are about to be erased. */
 PAL_CHECKED pal_status pal_sqlite_index_forget(
         pal_sql_conn *conn, int64_t handle, uint64_t kept_seq, pal_error *err);
+/* Drops the block with the message at this position. */
+PAL_CHECKED pal_status pal_sqlite_index_forget_at(pal_sql_conn *conn, int64_t pos, pal_error *err);
 /* Must be called in every transaction that has erased messages. */
 PAL_CHECKED pal_status pal_sqlite_index_erased(pal_sql_conn *conn, pal_error *err);
 

@@ -143,8 +143,10 @@ static pal_status find_replay(pal_sql_conn *conn, const pal_work *work, int64_t 
     if (pal_sql_row(&sql)) {
         pal_sqlite_row_read(&sql, 0, &stored);
         *out_known = true;
-        *out_equal = stored.role == row->role && stored.is_text == row->is_text &&
-                pal_str_equal(stored.body, row->body);
+        /* What an erased message said is not known any more. */
+        *out_equal = stored.flags & PAL_MESSAGE_FLAG_ERASED ||
+                (stored.role == row->role && stored.is_text == row->is_text &&
+                        pal_str_equal(stored.body, row->body));
         if (*out_equal) {
             row->seq = stored.seq;
             row->id = stored.id;

@@ -62,6 +62,8 @@ static pal_status run_by_kind(pal_sql_conn *conn, pal_work *work)
         return pal_sqlite_restore(conn, work);
     case PAL_OP_ERASE:
         return pal_sqlite_erase(conn, work);
+    case PAL_OP_ERASE_MESSAGE:
+        return pal_sqlite_erase_message(conn, work);
     case PAL_OP_INBOX_ADD:
         return pal_sqlite_inbox_add(conn, work);
     case PAL_OP_INBOX_DROP:
@@ -255,7 +257,8 @@ static bool has_erased(const pal_work *works, size_t works_len)
 
         if (op->status != PAL_OK)
             continue;
-        if (op->kind == PAL_OP_ERASE || (op->kind == PAL_OP_SWEEP && op->u.sweep.result.erased > 0))
+        if (op->kind == PAL_OP_ERASE || op->kind == PAL_OP_ERASE_MESSAGE ||
+                (op->kind == PAL_OP_SWEEP && op->u.sweep.result.erased > 0))
             return true;
     }
     return false;

@@ -207,6 +207,148 @@ pal_status pal_sqlite_erase(pal_sql_conn *conn, pal_work *work)
     return status;
 }
 
+/* ---- One message ---- */
+
+typedef struct message_size {
+    int64_t pos, tokens, flags, bytes; /* pos 0: there is no message */
+} message_size;
+
+static pal_status size_of(pal_sql_conn *conn, int64_t handle, uint64_t seq,
+        message_size *out_size, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_MESSAGE_SIZE);
+
+    *out_size = (message_size){0};
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int(&sql, (int64_t)seq);
+    if (pal_sql_row(&sql))
+        *out_size = (message_size){pal_sql_int(&sql, 0), pal_sql_int(&sql, 1),
+                pal_sql_int(&sql, 2), pal_sql_int(&sql, 3)};
+    return pal_sql_end(&sql, err);
+}
+
+static pal_status empty_message(pal_sql_conn *conn, int64_t handle, uint64_t seq,
+        const message_size *size, pal_error *err)
+{
+    pal_str body = pal_str_of(PAL_ERASED_BODY);
+    int64_t saved = size->bytes - (int64_t)body.len;
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_MESSAGE_ERASE);
+    pal_status status;
+
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int(&sql, (int64_t)seq);
+    pal_sql_bind_int(&sql, PAL_MESSAGE_FLAG_ERASED);
+    pal_sql_bind_text(&sql, body);
+    status = pal_sql_run(&sql, err);
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_HEAD_SHRINK);
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int(&sql, size->tokens);
+    pal_sql_bind_int(&sql, saved);
+    conn->counts.bytes -= saved;
+    return pal_sql_run(&sql, err);
+}
+
+enum { MESSAGE_BLOBS_MAX = 1024 }; /* further ones are left to the erasure of the session */
+
+/* A reference names the first message of an append, and the bodies show which of its messages refer
+ * to the blob. The references go with the last of them. Called before the body is emptied. */
+static pal_status drop_message_refs(pal_sql_conn *conn, int64_t handle, uint64_t seq,
+        int64_t *out_blobs, size_t *out_len, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_BLOB_REF_DROP_MESSAGE);
+    size_t len = 0;
+
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int(&sql, (int64_t)seq);
+    pal_sql_bind_int(&sql, PAL_APPEND_MESSAGES_MAX - 1);
+    while (pal_sql_row(&sql))
+        if (len < MESSAGE_BLOBS_MAX)
+            out_blobs[len++] = pal_sql_int(&sql, 0);
+    *out_len = len;
+    return pal_sql_end(&sql, err);
+}
+
+static pal_status drop_message_blobs(pal_sql_conn *conn, int64_t handle, uint64_t seq,
+        pal_erase_result *erasure, pal_error *err)
+{
+    int64_t blobs[MESSAGE_BLOBS_MAX];
+    size_t len = 0;
+    pal_status status = drop_message_refs(conn, handle, seq, blobs, &len, err);
+
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        pal_sql sql = pal_sql_start(conn, PAL_SQL_BLOB_DROP_ONE);
+        uint64_t dropped = 0;
+
+        pal_sql_bind_int(&sql, blobs[i]);
+        status = end_blobs(conn, &sql, &dropped, err);
+        erasure->blobs += dropped;
+    }
+    return status == PAL_OK ? drop_blob_data(conn, erasure->blobs, err) : status;
+}
+
+/* Of the session and of all forks that show the message. */
+static pal_status drop_derived(pal_sql_conn *conn, int64_t handle, uint64_t seq,
+        pal_erase_result *erasure, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_MARK_ERASE);
+    pal_status status;
+
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int(&sql, (int64_t)seq);
+    pal_sql_bind_int(&sql, PAL_MARK_ERASED);
+    status = pal_sql_run(&sql, err);
+    if (status != PAL_OK)
+        return status;
+    erasure->checkpoints = (uint64_t)sqlite3_changes64(conn->db);
+    sql = pal_sql_start(conn, PAL_SQL_RECORD_ERASE);
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int(&sql, (int64_t)seq);
+    pal_sql_bind_text(&sql, pal_str_of(PAL_CONVERSATION_RECORD));
+    pal_sql_bind_text(&sql, pal_str_of(PAL_ANSWER_RECORD));
+    status = pal_sql_run(&sql, err);
+    if (status == PAL_OK)
+        erasure->records = (uint64_t)sqlite3_changes64(conn->db);
+    return status;
+}
+
+static pal_status erase_row(pal_sql_conn *conn, int64_t handle, uint64_t seq,
+        const message_size *size, pal_erase_result *erasure, pal_error *err)
+{
+    pal_status status = pal_sqlite_index_forget_at(conn, size->pos, err);
+
+    erasure->messages = 1;
+    if (status == PAL_OK)
+        status = drop_message_blobs(conn, handle, seq, erasure, err);
+    if (status == PAL_OK)
+        status = empty_message(conn, handle, seq, size, err);
+    if (status == PAL_OK)
+        status = drop_derived(conn, handle, seq, erasure, err);
+    return status == PAL_OK ? pal_sqlite_index_erased(conn, err) : status;
+}
+
+pal_status pal_sqlite_erase_message(pal_sql_conn *conn, pal_work *work)
+{
+    pal_error *err = &work->op->error;
+    pal_erase_result erasure = {0};
+    pal_sqlite_head head = {0}, owner = {0};
+    message_size size = {0};
+    pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &head);
+
+    if (status == PAL_OK)
+        status = pal_sqlite_head_find(conn, work->fork_parent, work->tenant, &owner, err);
+    if (status == PAL_OK)
+        status = size_of(conn, owner.handle, work->fork_seq, &size, err);
+    if (status == PAL_OK && size.pos == 0)
+        status = pal_message_missing(work);
+    if (status == PAL_OK && !(size.flags & PAL_MESSAGE_FLAG_ERASED))
+        status = erase_row(conn, owner.handle, work->fork_seq, &size, &erasure, err);
+    if (status == PAL_OK && work->op->u.erase_message.erasure)
+        *work->op->u.erase_message.erasure = erasure;
+    return status;
+}
+
 /* ---- The sweep ---- */
 
 /* Finds the first session that `id` selects and that is older than `before_ms`; 0 if there is

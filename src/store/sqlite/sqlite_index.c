@@ -328,6 +328,11 @@ pal_status pal_sqlite_index_forget(
     return status != PAL_OK ? status : ended;
 }
 
+pal_status pal_sqlite_index_forget_at(pal_sql_conn *conn, int64_t pos, pal_error *err)
+{
+    return drop_block(conn, pal_sqlite_block_of(pos), err);
+}
+
 pal_status pal_sqlite_index_erased(pal_sql_conn *conn, pal_error *err)
 {
     int64_t newest = 0;

@@ -243,6 +243,35 @@
     X(SCAN_UP, PAL_SQL_SCAN(""))                                                                   \
     X(SCAN_DOWN, PAL_SQL_SCAN("DESC"))                                                             \
     X(MESSAGE_DROP, "DELETE FROM message WHERE session = ?1 AND seq > ?2")                         \
+    X(MESSAGE_SIZE,                                                                                \
+            "SELECT pos, tokens, flags, length(CAST(body AS BLOB)) FROM message"                   \
+            " WHERE session = ?1 AND seq = ?2")                                                    \
+    X(MESSAGE_ERASE,                                                                               \
+            "UPDATE message SET tokens = 0, flags = ?3, body = CAST(?4 AS BLOB)"                   \
+            " WHERE session = ?1 AND seq = ?2")                                                    \
+    X(HEAD_SHRINK,                                                                                 \
+            "UPDATE head SET tokens = tokens - ?2, bytes = bytes - ?3 WHERE session = ?1")         \
+    X(MARK_ERASE,                                                                                  \
+            "WITH RECURSIVE shows(id) AS (SELECT ?1 UNION SELECT s.id FROM session s"              \
+            " JOIN shows ON s.parent = shows.id WHERE s.fork_seq >= ?2)"                           \
+            " UPDATE mark SET body = NULL, target = ?3 WHERE session IN (SELECT id FROM shows)"    \
+            " AND kind = 3 AND seq >= ?2 AND target = 0")                                          \
+    X(RECORD_ERASE,                                                                                \
+            "WITH RECURSIVE shows(id) AS (SELECT ?1 UNION SELECT s.id FROM session s"              \
+            " JOIN shows ON s.parent = shows.id WHERE s.fork_seq >= ?2)"                           \
+            " DELETE FROM record WHERE session IN (SELECT id FROM shows) AND kind IN (?3, ?4)")    \
+    X(BLOB_REF_DROP_MESSAGE,                                                                       \
+            "DELETE FROM blob_ref WHERE session = ?1 AND blob IN (SELECT r.blob FROM blob_ref r"   \
+            " JOIN blob b ON b.id = r.blob WHERE r.session = ?1 AND r.seq BETWEEN ?2 - ?3 AND ?2"  \
+            " AND instr((SELECT CAST(body AS BLOB) FROM message WHERE session = ?1 AND seq = ?2)," \
+            " CAST(lower(hex(b.hash)) AS BLOB)) > 0 AND NOT EXISTS (SELECT 1 FROM blob_ref o"      \
+            " JOIN message m ON m.session = o.session AND m.seq BETWEEN o.seq AND o.seq + ?3"      \
+            " WHERE o.blob = r.blob AND o.session = ?1 AND m.seq <> ?2"                            \
+            " AND typeof(m.body) = 'blob'"                                                         \
+            " AND instr(m.body, CAST(lower(hex(b.hash)) AS BLOB)) > 0)) RETURNING blob")           \
+    X(BLOB_DROP_ONE,                                                                               \
+            "DELETE FROM blob WHERE id = ?1"                                                       \
+            " AND NOT EXISTS (SELECT 1 FROM blob_ref r WHERE r.blob = blob.id) RETURNING size")    \
     X(MARK_ADD,                                                                                    \
             "INSERT INTO mark(session, number, kind, seq, through_seq, target, created_at, body)"  \
             " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                            \

@@ -511,3 +511,24 @@ pal_status pal_view_fork(pal_engine *engine, pal_work *work, pal_id parent, uint
     work->fork_mark = at.number_max;
     return PAL_OK;
 }
+
+pal_status pal_view_owner(
+        pal_engine *engine, pal_work *work, uint64_t seq, pal_arena *arena, pal_error *err)
+{
+    pal_session_row row;
+    pal_chain_level at;
+    pal_status status =
+            pal_view_session(engine, work->tenant, work->op->session, arena, &row, err);
+
+    if (status != PAL_OK)
+        return status;
+    work->fork_seq = seq;
+    if (seq > row.session.last_seq)
+        return pal_message_missing(work);
+    at = pal_chain_start(&row);
+    while (status == PAL_OK && seq <= at.row.session.fork_seq)
+        status = pal_chain_up(engine, &at, arena, err);
+    if (status == PAL_OK)
+        work->fork_parent = at.row.session.id;
+    return status;
+}

@@ -34,4 +34,9 @@ PAL_CHECKED pal_status pal_view_marks(pal_engine *engine, const pal_session_row 
 PAL_CHECKED pal_status pal_view_fork(pal_engine *engine, pal_work *work, pal_id parent,
         uint64_t at_seq, uint64_t mark_max, pal_arena *arena, pal_error *err);
 
+/* Finds the session that owns the message `seq` of the operation's session: sets work->fork_parent
+ * and work->fork_seq. PAL_NOT_FOUND: the session has no such message. */
+PAL_CHECKED pal_status pal_view_owner(
+        pal_engine *engine, pal_work *work, uint64_t seq, pal_arena *arena, pal_error *err);
+
 #endif

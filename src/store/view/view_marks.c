@@ -188,7 +188,8 @@ static bool mark_is_active(decision *state, size_t level, size_t index)
     const pal_mark *mark = &state->levels[level].marks[index];
     const pal_view_spans *then;
 
-    if (mark->undone || mark->seq > state->levels[level].below_seq)
+    if (mark->undone || mark->seq > state->levels[level].below_seq ||
+            (mark->kind == PAL_MARK_CHECKPOINT && mark->target == PAL_MARK_ERASED))
         return false;
     then = hidden_then(state, level, index);
     if (!spans_cover(then, &state->now, mark->seq))

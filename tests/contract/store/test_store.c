@@ -25,6 +25,7 @@ static const chapter chapters[] = {
         {"best", contract_best},
         {"trash", contract_trash},
         {"erasure", contract_erasure},
+        {"erase message", contract_erase_message},
         {"turns", contract_turns},
         {"ledger", contract_ledger},
         {"records", contract_records},

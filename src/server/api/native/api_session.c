@@ -399,15 +399,8 @@ static pal_status restore_session(pal_call *call, pal_error *err)
     return pal_call_apply(call, op, 1, send_changed, err);
 }
 
-static void erased(
-        pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err)
+static void put_erasure(pal_call *call, pal_id session, const pal_erase_result *erasure)
 {
-    status = pal_api_ops_failure(ops, ops_len, status, err, &err);
-    if (status != PAL_OK) {
-        pal_call_fail(call, status, err);
-        return;
-    }
-    const pal_erase_result *erasure = ops[0].u.erasure;
     const struct {
         const char *name;
         uint64_t count;
@@ -420,15 +413,45 @@ static void erased(
             {"inbox", erasure->inbox},
             {"ledger", erasure->ledger},
             {"records", erasure->records},
+            {"checkpoints", erasure->checkpoints},
     };
     pal_json_writer *writer = pal_call_writer(call);
     pal_json_begin_object(writer);
-    put_status(writer, "erased", ops[0].session);
+    put_status(writer, "erased", session);
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         pal_put_count(writer, counts[i].name, counts[i].count);
     }
     pal_json_end_object(writer);
     pal_call_send(call, 200);
+}
+
+static void erased(
+        pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err)
+{
+    status = pal_api_ops_failure(ops, ops_len, status, err, &err);
+    if (status != PAL_OK)
+        pal_call_fail(call, status, err);
+    else if (ops[0].kind == PAL_OP_ERASE_MESSAGE)
+        put_erasure(call, ops[0].session, ops[0].u.erase_message.erasure);
+    else
+        put_erasure(call, ops[0].session, ops[0].u.erasure);
+}
+
+static pal_status erase_message(pal_call *call, pal_error *err)
+{
+    pal_erase_result *erasure = pal_arena_array(call->arena, 1, sizeof *erasure);
+    pal_op *op = pal_arena_array(call->arena, 1, sizeof *op);
+    pal_session session;
+    uint64_t seq;
+    if (!erasure || !op)
+        return pal_arena_checked(call->arena, err);
+    if (!pal_call_number(call->params[1], &seq))
+        return pal_error_set(err, PAL_INVALID, "the path must have the seq of a message");
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    if (status != PAL_OK)
+        return status;
+    *op = pal_op_erase_message(call->caller.tenant, session.id, seq, erasure);
+    return pal_call_apply(call, op, 1, erased, err);
 }
 
 static pal_status erase_session(pal_call *call, pal_error *err)
@@ -477,7 +500,8 @@ static const pal_api_object erasure_body = {"Erasure",
                 {"aliases", .type = PAL_API_COUNT},
                 {"inbox", .type = PAL_API_COUNT},
                 {"ledger", .type = PAL_API_COUNT},
-                {"records", .type = PAL_API_COUNT})};
+                {"records", .type = PAL_API_COUNT},
+                {"checkpoints", .type = PAL_API_COUNT})};
 
 const pal_api_route pal_session_routes[] = {
         {"POST", "/api/v1/sessions", PAL_KEY_WRITE, PAL_API_JSON, create_session,
@@ -504,5 +528,9 @@ const pal_api_route pal_session_routes[] = {
                 {"eraseSession",
                         "erase a session for good, with everything derived from it", NULL, NULL,
                         &erasure_body, 200}},
+        {"POST", "/api/v1/sessions/{id}/messages/{seq}/erase", PAL_KEY_ADMIN, 0, erase_message,
+                {"eraseMessage",
+                        "erase the contents of a message, with everything derived from it", NULL,
+                        NULL, &erasure_body, 200}},
         {0},
 };

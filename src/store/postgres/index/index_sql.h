@@ -59,6 +59,10 @@
             "UPDATE @search_block SET is_built = false, positions = '', wide = '' WHERE tenant"    \
             " = $1 AND level = $2 AND block = ANY ($3::int8[])")                                   \
     /* The blocks of messages that are about to be erased: message pk, search_block_pos. */        \
+    X(INDEX_BLOCK_AT,                                                                              \
+            "SELECT b.block FROM @message m CROSS JOIN LATERAL (SELECT s.block FROM"               \
+            " @search_block s WHERE s.tenant = $1 AND s.level = 0 AND s.last_pos >= m.pos ORDER"   \
+            " BY s.last_pos LIMIT 1) b WHERE m.tenant = $1 AND m.session = $2 AND m.seq = $3")     \
     X(INDEX_BLOCKS_OF,                                                                             \
             "SELECT DISTINCT b.block FROM @message m CROSS JOIN LATERAL (SELECT s.block FROM"      \
             " @search_block s WHERE s.tenant = $1 AND s.level = 0 AND s.last_pos >= m.pos ORDER"   \
