@@ -3,6 +3,9 @@
 # On Debian and its relatives packages are looked up and installed; elsewhere only commands and
 # libraries are looked up, and what is missing is named.
 
+# shellcheck source=tools/progress.sh
+. "$(dirname "${BASH_SOURCE[0]}")/progress.sh"
+
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libsqlite3-dev libssl-dev
         libutf8proc-dev libyaml-dev libuv1-dev libcurl4-openssl-dev libedit-dev
         libmicrohttpd-dev libgnutls28-dev zlib1g-dev libwslay-dev libpq-dev)
@@ -50,8 +53,10 @@ packages_install()
     fi
     echo "installing with apt-get: $*"
     as_root apt-get update -qq </dev/null || echo "apt-get update failed; going on without" >&2
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" \
-            </dev/null >/dev/null || fail "apt-get could not install: $*"
+    # The pipe's status is that of apt-get, because its readers do not fail.
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+            -o APT::Status-Fd=1 "$@" </dev/null | progress_of_apt ||
+            fail "apt-get could not install: $*"
 }
 
 # Makes sure that the Debian packages "$@" are there.

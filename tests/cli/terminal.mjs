@@ -17,13 +17,13 @@ export function plain(shown) {
 }
 
 export class Terminal {
-    constructor(t, args, { cwd, env = {}, columns = 80 }) {
+    constructor(t, args, { cwd, env = {}, columns = 80, program = binary }) {
         const ours = Object.entries(process.env)
             .filter(([name]) => !/^(PALAVER_|.*_API_KEY$|COLUMNS$|NO_COLOR$)/.test(name));
         this.shown = '';
         this.at = 0;
         this.child = spawn('python3',
-            [path.join(here, 'terminal.py'), String(columns), binary, ...args], {
+            [path.join(here, 'terminal.py'), String(columns), program, ...args], {
                 cwd,
                 env: { ...Object.fromEntries(ours), TERM: 'xterm-256color', LC_ALL: 'C.UTF-8',
                     XDG_CONFIG_HOME: '/nonexistent', XDG_STATE_HOME: path.join(cwd, 'state'), ...env },

@@ -140,9 +140,10 @@ static void print_welcome(pal_cli *cli, const service *s)
     if (!pal_config_get(cli->config)->server.page_off)
         pal_buf_format(&cli->out, "Page: %.*s/\n", PAL_STR_ARG(address));
     if (has_keys)
-        pal_buf_append_text(&cli->out, "Requests require an API key.\n");
+        pal_buf_append_text(&cli->out, "API keys: every request requires one\n");
     else
         pal_buf_format(&cli->out,
+                "API keys: none, so only programs on this machine can connect\n"
                 "Try: curl %.*s/api/v1/chat -d '{\"message\": \"Hello, is anybody there?\"}'\n",
                 PAL_STR_ARG(address));
 }
