@@ -252,10 +252,11 @@ pal_status pal_login_drop(
     pal_record record;
     login_body body;
     pal_status status = find_named(store, LOGIN_KIND, id, arena, &record, &body, err);
+    if (status == PAL_NOT_FOUND || (status == PAL_OK && !pal_str_equal(body.key, key_id)))
+        return pal_error_set(
+                err, PAL_NOT_FOUND, "the key has no login '%.*s'", PAL_EXCERPT(id, 80));
     if (status != PAL_OK)
         return status;
-    if (!pal_str_equal(body.key, key_id))
-        return pal_error_set(err, PAL_NOT_FOUND, "the key has no such login");
     return pal_store_record_drop(
             store, pal_str_of(PAL_ACCESS_TENANT), pal_str_of(LOGIN_KIND), id, err);
 }

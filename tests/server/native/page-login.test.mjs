@@ -55,7 +55,8 @@ test('a key lists its logins, and ends any of them', async (t) => {
     assert.ok(Date.parse(other.expires_at) > Date.parse(other.created_at));
     assert.equal((await me(s, there.headers)).code, 200);
     for (const id of [other.id.replace(/^./, 'x'), (await list({ key: admin }))[0].id])
-        assertError(await s.ask('DELETE', `/api/v1/logins/${id}`, { key }), 404, 'not_found');
+        assertError(await s.ask('DELETE', `/api/v1/logins/${id}`, { key }), 404, 'not_found',
+            new RegExp(`the key has no login '${id}'`));
     const left = await s.ask('DELETE', `/api/v1/logins/${other.id}`, { headers: here.headers });
     assert.deepEqual(left.json.logins.map((login) => login.is_current), [true]);
     assertError(await me(s, there.headers), 401, 'unauthorized', /the login has ended/);
