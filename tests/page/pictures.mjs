@@ -155,11 +155,7 @@ pageTest('why, and live', DESKTOP, async (all) => {
     await api('POST', `sessions/${running}/turns`, { background: true, message: '<<hang>>' });
     await tab.goto(`${base}/#/live`);
     await tab.waitForSelector('.waits .card.ask');
-<<<<<<< HEAD
-    await tab.waitForSelector('.sheet :text("Import of May")');
-=======
     await tab.waitForSelector('tr:has-text("Import of May")');
->>>>>>> eeb62440 (docs: show a turn and usage in pictures)
     await picture(tab, context, 'page-live');
 });
 
