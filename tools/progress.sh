@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# progress.sh - sourced by ./run and ./test: shows on stderr how far a command is. On a terminal this
-# is one line that is drawn again; elsewhere it is one line for each quarter.
+# progress.sh - sourced by ./run and ./test: shows on stderr how far a command is. On a terminal
+# this is one line that is drawn again; elsewhere it is one line for each quarter.
 
 # progress_show NAME: reads lines "DONE TOTAL" until the input ends. DONE can be a sum.
 progress_show()
@@ -25,8 +25,8 @@ progress_of_ninja()
     tee "$1" | sed -un 's/^\[\([0-9]*\)\/\([0-9]*\)\] .*/\1 \2/p' | progress_show building
 }
 
-# progress_of_apt: reads the output of apt-get with APT::Status-Fd=1, first about the downloads, then
-# about the installations.
+# progress_of_apt: reads the output of apt-get with APT::Status-Fd=1, first about the downloads,
+# then about the installations.
 progress_of_apt()
 {
     sed -un 's/^dlstatus:[^:]*:\([0-9]*\)[.0-9]*:.*/\1 200/p
