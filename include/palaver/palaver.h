@@ -33,6 +33,7 @@
 #include "palaver/api.h"
 #include "palaver/arena.h"
 #include "palaver/binding.h"
+#include "palaver/channel.h"
 #include "palaver/config.h"
 #include "palaver/context.h"
 #include "palaver/dialect.h"
