@@ -48,7 +48,7 @@ const launchModel = () => launch(process.execPath,
 const launchServer = (store, model) => launch(palaver, ['serve', '--listen', '127.0.0.1:0',
     '--store', store, '--model', MODEL, '--provider', 'openai', '--provider-url', `${model}/v1`],
 /is listening on (http:\S+)\n/, { cwd: directory,
-    env: { ...process.env, XDG_CONFIG_HOME: '/nonexistent' } });
+    env: { ...process.env, XDG_CONFIG_HOME: '/nonexistent', XDG_DATA_HOME: '/dev/null' } });
 
 // ---- Asking ----
 

@@ -86,7 +86,7 @@ const model = await launch(process.execPath,
     /listening on (http:\S+)\n/);
 const serve = () => launch(palaver, ['serve', '--listen', '127.0.0.1:0', '--store', store,
     '--model', 'mock-model', '--provider', 'openai', '--provider-url', `${model.url.origin}/v1`],
-/is listening on (http:\S+)\n/, { cwd: dir, env: { ...process.env, XDG_CONFIG_HOME: '/nonexistent' } });
+/is listening on (http:\S+)\n/, { cwd: dir, env: { ...process.env, XDG_CONFIG_HOME: '/nonexistent', XDG_DATA_HOME: '/dev/null' } });
 const servers = [await serve(), await serve(), await serve()];
 const ratios = [];
 try {

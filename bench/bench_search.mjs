@@ -35,7 +35,7 @@ const agent = new http.Agent({ keepAlive: true });
 async function launch(store) {
     const child = spawn(palaver, ['serve', '--listen', '127.0.0.1:0', '--store', store],
         { stdio: ['ignore', 'pipe', 'ignore'], cwd: directory,
-            env: { ...process.env, XDG_CONFIG_HOME: '/nonexistent' } });
+            env: { ...process.env, XDG_CONFIG_HOME: '/nonexistent', XDG_DATA_HOME: '/dev/null' } });
     let out = '';
 
     for await (const piece of child.stdout) {

@@ -81,6 +81,7 @@ struct pal_cli {
     const char *config_file; /* from the command line */
     const char *store_url;   /* the effective URL, after the configuration was read */
     bool store_given;        /* --store is on the command line */
+    bool store_is_default;   /* nothing names a store */
     const char *tenant;
     bool json;
     bool help;
@@ -146,6 +147,13 @@ PAL_CHECKED pal_status pal_cli_config_load(pal_cli *cli);
 
 /* Opens cli->store. A missing store is created only if `access` is PAL_CLI_CREATE. */
 PAL_CHECKED pal_status pal_cli_store_open(pal_cli *cli, pal_cli_access access);
+
+/* Sets *out_url to the URL of the store if nothing names one (cli_store_default.c). */
+PAL_CHECKED pal_status pal_cli_store_default(pal_cli *cli, const char **out_url);
+
+/* Creates the directory of the default store. Any other missing directory is more likely a typing
+ * error, so it is not created (cli_store_default.c). */
+PAL_CHECKED pal_status pal_cli_store_default_make(pal_cli *cli);
 
 /* Returns the path of a sqlite URL, or NULL for other backends. */
 const char *pal_cli_store_path(const char *url);

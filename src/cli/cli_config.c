@@ -41,15 +41,31 @@ static const char *choose_file(pal_cli *cli)
     return own && access(own, F_OK) == 0 ? own : NULL;
 }
 
+/* The store depends on the directory and the user if nothing names one. */
+static pal_status choose_store(pal_cli *cli)
+{
+    const char *url;
+    if (cli->store_given)
+        return pal_config_set(
+                cli->config, "store", pal_str_of(cli->store_url), PAL_CONFIG_FLAG, &cli->err);
+    cli->store_is_default = pal_config_source_of(cli->config, "store") == PAL_CONFIG_DEFAULT;
+    if (!cli->store_is_default)
+        return PAL_OK;
+    pal_status status = pal_cli_store_default(cli, &url);
+    if (status != PAL_OK)
+        return status;
+    return pal_config_set(
+            cli->config, "store", pal_str_of(url), PAL_CONFIG_DEFAULT, &cli->err);
+}
+
 pal_status pal_cli_config_load(pal_cli *cli)
 {
     pal_status status = pal_config_load(choose_file(cli), &cli->config, &cli->err);
     if (status != PAL_OK)
         return status;
     status = pal_config_read_environment(cli->config, &cli->err);
-    if (status == PAL_OK && cli->store_given)
-        status = pal_config_set(
-                cli->config, "store", pal_str_of(cli->store_url), PAL_CONFIG_FLAG, &cli->err);
+    if (status == PAL_OK)
+        status = choose_store(cli);
     if (status != PAL_OK)
         return status;
     cli->store_url = pal_config_get(cli->config)->store.data;

@@ -92,8 +92,8 @@ void pal_cli_help_main(pal_cli *cli)
     }
     put(cli, "\n");
     put(cli,
-            "Everything is stored in ./palaver-data, unless --store or PALAVER_STORE names\n"
-            "another place. 'palaver COMMAND --help' explains a command and shows examples.\n");
+            "Data is stored in ./palaver-data if it exists, or in ~/.local/share/palaver.\n"
+            "'palaver COMMAND --help' explains a command and shows examples.\n");
 }
 
 void pal_cli_help_group(pal_cli *cli, const char *group)

@@ -2,10 +2,8 @@
 #include "cli/cli.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define PREFIX_LEN_MIN 4
 #define CURSOR_MAX 4096
@@ -31,51 +29,6 @@ static pal_status missing_store(pal_cli *cli, const char *path, bool is_empty)
             "PALAVER_STORE");
     return pal_error_set(&cli->err, PAL_NOT_FOUND, "store '%.160s' does not exist%s", path,
             is_empty ? ": the file is empty" : "");
-}
-
-/* Makes the name of the new directory durable; otherwise a power failure could lose the whole
- * store. A working directory that cannot be opened for reading cannot be synced. */
-static int sync_parent(void)
-{
-    int fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int failed = fd < 0 && errno != EACCES ? errno : 0;
-    if (fd >= 0 && fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP)
-        failed = errno;
-    if (fd >= 0)
-        close(fd);
-    return failed;
-}
-
-/* Keeps the store out of git, because the working directory is often a repository, and coding
- * agents add everything to a commit. A file that is missing or empty after a crash changes nothing
- * else. */
-static void ignore_in_git(void)
-{
-    static const char rule[] = "*\n";
-    int fd = open("palaver-data/.gitignore", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return;
-    ssize_t written = write(fd, rule, sizeof rule - 1);
-    (void)written;
-    close(fd);
-}
-
-/* Creates only the directory of the default store. Any other missing directory is more likely a
- * typing error. */
-static pal_status make_default_directory(pal_cli *cli)
-{
-    if (strcmp(cli->store_url, PAL_CONFIG_STORE_DEFAULT) != 0)
-        return PAL_OK;
-    int failed = mkdir("palaver-data", 0700) != 0 ? errno : sync_parent();
-    if (!failed)
-        ignore_in_git();
-    if (failed && failed != EEXIST)
-        return pal_error_set(&cli->err,
-                failed == EACCES || failed == EROFS                ? PAL_DENIED
-                        : failed == ENOSPC || failed == EDQUOT ? PAL_FULL
-                                                                   : PAL_IO,
-                "could not create the directory 'palaver-data': %s", strerror(failed));
-    return PAL_OK;
 }
 
 static void hint_for_open(pal_cli *cli, pal_status status)
@@ -112,7 +65,7 @@ pal_status pal_cli_store_open(pal_cli *cli, pal_cli_access access)
             return missing_store(cli, path, found);
     }
     if (access == PAL_CLI_CREATE)
-        status = make_default_directory(cli);
+        status = pal_cli_store_default_make(cli);
     if (status != PAL_OK)
         return status;
     status = pal_store_open(cli->store_url, &options, &cli->store, &cli->err);

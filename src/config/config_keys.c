@@ -298,7 +298,7 @@ static const pal_config_row limit_rows[] = {
 
 const pal_config_row pal_config_rows[] = {
         {"store", PAL_CONFIG_URL, TOP(values.store), PAL_CONFIG_STORE_DEFAULT,
-                .max = PAL_ROUTE_ID_LEN_MAX,
+                .max = PAL_ROUTE_ID_LEN_MAX, .is_derived = true,
                 .help = "where conversations are stored: sqlite:PATH, postgres://..., jsonl:DIR or "
                         "memory:"},
         {"provider", PAL_CONFIG_TEXT, TOP(provider), "", .max = PAL_LABEL_LEN_MAX,

@@ -53,6 +53,7 @@ struct pal_config_row {
     bool is_required;           /* every element of the list must have this key */
     const char *sample;         /* value for the example, if there is no default */
     const char *secret; /* variable: the key under which people might write the secret itself */
+    bool is_derived;    /* without a value the command derives one: the example only mentions it */
     bool is_overlay;    /* section: keys that are not given keep their value from elsewhere, and the
                            defaults of its rows are not used */
 };

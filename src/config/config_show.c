@@ -313,6 +313,10 @@ static void put_rows(pal_buf *buf, const pal_config_row *rows, int indent)
             put_list(buf, row, indent);
             continue;
         }
+        if (row->is_derived) {
+            put_sample_line(buf, row, indent, "", row->value);
+            continue;
+        }
         put_indent(buf, indent);
         if (row->kind == PAL_CONFIG_SECTION) {
             pal_buf_format(buf, "%s:\n", row->name);
@@ -329,8 +333,8 @@ pal_status pal_config_example(pal_arena *arena, pal_str *out_text, pal_error *er
     pal_buf buf;
     pal_buf_init(&buf, VALUE_LEN_MAX);
     pal_buf_append_text(&buf,
-            "# palaver.yaml - every key with its default. All keys are optional. Lists are\n"
-            "# commented out; to use one, remove the '#' in the first column.\n");
+            "# palaver.yaml - every key with its default. All keys are optional. Lists and\n"
+            "# the store are commented out; to use one, remove the '#' in the first column.\n");
     put_rows(&buf, pal_config_rows, 0);
     pal_str text = pal_arena_copy(arena, pal_buf_str(&buf));
     pal_status failure = buf.failure ? buf.failure : pal_arena_failure(arena);

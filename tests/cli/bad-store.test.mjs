@@ -40,7 +40,8 @@ test('commands fail if the store does not exist', (t) => {
         ['session', 'reset', 'k']]) {
         assertFails(w.run(...command), 1,
             /store 'palaver-data\/palaver.db' does not exist\nhint: .*session new.*--store/);
-        assert.deepEqual(fs.readdirSync(w.dir), [], `${command.join(' ')} made something`);
+        assert.deepEqual([w.names(), fs.readdirSync(w.file('palaver-data'))], [[], []],
+            `${command.join(' ')} made something`);
     }
     assertFails(w.run('session', 'new', '--store', 'no/such/dir/a.db'), 1, /no\/such\/dir/);
     assertFails(w.run('session', 'new', '--store', 'ftp:x'), 1, /ftp/);
@@ -68,7 +69,6 @@ test('only commands that create a store accept an empty file', (t) => {
 
 test('a file that is not a database is rejected', (t) => {
     const w = workspace(t);
-    fs.mkdirSync(w.file('palaver-data'));
     const file = w.file('palaver-data/palaver.db');
     for (const content of ['Dear diary, today I ...\n'.repeat(1000), 'short',
         crypto.randomBytes(40000)]) {
@@ -96,7 +96,6 @@ function sqlite3(t, file, sql) {
 
 test("the database of another program is rejected", (t) => {
     const w = workspace(t);
-    fs.mkdirSync(w.file('palaver-data'));
     const file = w.file('palaver-data/palaver.db');
     if (!sqlite3(t, file, 'CREATE TABLE bookmarks(url TEXT); INSERT INTO bookmarks VALUES(1)')) return;
     assertRefused(w, file, [...reading, ...writing], /palaver\.db/);
@@ -182,11 +181,13 @@ test('a read-only file can be read but not written', (t) => {
 
 test('a store cannot be created in a read-only directory', (t) => {
     const w = workspace(t);
+    fs.rmdirSync(w.file('palaver-data'));
     fs.chmodSync(w.dir, 0o555);
-    assertFails(w.run('session', 'new', nobody), 1, /could not create the directory 'palaver-data': Permission/);
+    const homeless = { ...nobody, env: { HOME: '', XDG_DATA_HOME: '' } };
+    assertFails(w.run('session', 'new', homeless), 1, /could not create the directory 'palaver-data': Permission/);
     assertFails(w.run('session', 'new', '--store', 'a.db', nobody), 1, /a\.db/);
     fs.chmodSync(w.dir, 0o755);
-    assert.deepEqual(fs.readdirSync(w.dir), []);
+    assert.deepEqual(w.names(), []);
 });
 
 test('a full disk is reported and loses nothing', (t) => {

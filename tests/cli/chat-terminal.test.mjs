@@ -28,7 +28,7 @@ async function setup(t) {
     const ask = (text) => new Promise((resolve) => {
         execFile(binary, ['chat', '--provider', 'openai', '--provider-url', `${url}/v1`, '--model',
             'mock-model', text], { cwd: w.dir, env: { PATH: process.env.PATH, OPENAI_API_KEY: 'k',
-            XDG_CONFIG_HOME: '/nonexistent' } }, (error, out) => resolve([error?.code ?? 0, out])).stdin.end();
+            XDG_CONFIG_HOME: '/nonexistent', XDG_DATA_HOME: '/dev/null' } }, (error, out) => resolve([error?.code ?? 0, out])).stdin.end();
     });
     return { ...w, open, ask, requests, release };
 }

@@ -18,7 +18,7 @@ async function setup(t) {
         const ours = Object.entries(process.env).filter(([name]) => !name.startsWith('PALAVER_'));
         const child = spawn(binary, ['chat', ...args], {
             cwd: w.dir,
-            env: { ...Object.fromEntries(ours), XDG_CONFIG_HOME: '/nonexistent',
+            env: { ...Object.fromEntries(ours), XDG_CONFIG_HOME: '/nonexistent', XDG_DATA_HOME: '/dev/null',
                 OPENAI_API_KEY: 'k', ...options.env },
         });
         child.stdin.on('error', () => {});

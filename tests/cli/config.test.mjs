@@ -71,7 +71,7 @@ test('the environment overrides the file, and options override the environment',
     w.ok('session', 'new');
     w.ok('session', 'new', { env });
     w.ok('session', 'new', '--store', 'sqlite:flag.db', { env });
-    const made = fs.readdirSync(w.dir).filter((name) => name.endsWith('.db')).sort();
+    const made = w.names().filter((name) => name.endsWith('.db')).sort();
     assert.deepEqual(made, ['env.db', 'file.db', 'flag.db']);
 });
 
@@ -91,7 +91,7 @@ test('with a wrong file, every command that uses it fails before it does anythin
     for (const args of [['session', 'new'], ['stats'], ['route'], ['config', 'show']])
         assertFails(w.run(...args), 1, wrong);
     assertFails(w.run('config', 'check', 'palaver.yaml'), 1, wrong);
-    assert.deepEqual(fs.readdirSync(w.dir), ['palaver.yaml']);
+    assert.deepEqual(w.names(), ['palaver.yaml']);
     for (const args of [['version'], ['help'], ['config', 'example'], ['session', 'new', '--help']])
         w.ok(...args);
 });

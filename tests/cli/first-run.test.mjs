@@ -22,7 +22,7 @@ function tree(t, commands) {
         w.write(`bin/${name}`, `#!/bin/sh\n${text}\n`);
         fs.chmodSync(w.file(`bin/${name}`), 0o755);
     }
-    const env = { PATH: `${w.file('bin')}:${process.env.PATH}`, XDG_CONFIG_HOME: '/nonexistent', TZ: 'UTC' };
+    const env = { PATH: `${w.file('bin')}:${process.env.PATH}`, XDG_CONFIG_HOME: '/nonexistent', XDG_DATA_HOME: '/dev/null', TZ: 'UTC' };
     const run = (...args) => {
         const { status, stdout, stderr } = spawnSync(w.file('run'), args, { cwd: '/', env });
         return { code: status, out: stdout.toString(), err: stderr.toString() };

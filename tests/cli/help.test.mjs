@@ -44,7 +44,7 @@ test('every command explains itself with examples', () => {
         assert.equal(help.code, 0, command);
         assert.match(help.out, new RegExp(`^Usage: palaver ${command}`));
         const examples = help.out.split('Examples:\n')[1].trimEnd().split('\n');
-        assert.equal(examples.length, 2, `${command}: two examples`);
+        assert.ok(examples.length >= 2, `${command}: at least two examples`);
         for (const line of help.out.split('\n')) assert.ok(line.length <= 82, line);
         assert.equal(palaver(['help', ...words]).out, help.out);
         all += `$ palaver ${command} --help\n${help.out}\n`;
@@ -99,7 +99,7 @@ test('a wrong command line exits with 2, an explanation and a suggestion', () =>
 test('a wrong command line does not create a store', (t) => {
     const w = workspace(t);
     assertFails(w.run('session', 'new', '--what'), 2, /unknown option/);
-    assert.deepEqual(fs.readdirSync(w.dir), []);
+    assert.deepEqual(fs.readdirSync(w.file('palaver-data')), []);
 });
 
 test('options can be anywhere before --', (t) => {

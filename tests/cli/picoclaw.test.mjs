@@ -92,7 +92,8 @@ test('an unreadable file skips only its session', (t) => {
     }
     fs.chmodSync(w.file('s/a.jsonl'), 0);
     fs.chmodSync(w.file('s/b.meta.json'), 0);
-    fs.chmodSync(w.dir, 0o777);
+    fs.chmodSync(w.dir, 0o755);
+    fs.chmodSync(w.file('palaver-data'), 0o777);
     const nobody = process.getuid() === 0 ? { uid: 65534, gid: 65534 } : {};
     const report = JSON.parse(w.run('session', 'import', 'picoclaw:s', '--json', nobody).out);
     assert.deepEqual([report.sessions, report.messages, report.problems_total], [1, 1, 2]);

@@ -66,7 +66,7 @@ async function clients(t) {
 
 async function serve(t, c, ...args) {
     const server = spawn(binary, ['serve', '--provider', 'echo', ...args],
-        { cwd: c.dir, env: { ...process.env, XDG_CONFIG_HOME: '/nonexistent', ...c.env },
+        { cwd: c.dir, env: { ...process.env, XDG_CONFIG_HOME: '/nonexistent', XDG_DATA_HOME: '/dev/null', ...c.env },
             stdio: ['ignore', 'pipe', 'ignore'] });
     t.after(async () => {
         server.kill('SIGTERM');

@@ -15,6 +15,37 @@ test('the default directory is not added to git', (t) => {
     assert.equal(fs.readFileSync(w.file('palaver-data/.gitignore'), 'utf8'), 'mine\n');
 });
 
+test('conversations follow the user, unless the directory has a store', (t) => {
+    const w = workspace(t);
+    fs.mkdirSync(w.file('elsewhere/deep'), { recursive: true });
+    fs.mkdirSync(w.file('home'));
+    const at = (cwd, env) => ({ cwd: w.file(cwd), env });
+    const home = { XDG_DATA_HOME: 'relative', HOME: w.file('home') };
+    w.ok('session', 'new', '--key', 'mine', at('elsewhere', home));
+    const file = w.file('home/.local/share/palaver/palaver.db');
+    assert.equal(fs.statSync(file).mode & 0o777, 0o600);
+    assert.equal(fs.statSync(path.dirname(file)).mode & 0o777, 0o700);
+    const keys = (where) => w.json('session', 'list', where).sessions.map((session) => session.key);
+    assert.deepEqual(keys(at('elsewhere/deep', home)), ['mine']);
+    assert.deepEqual(fs.readdirSync(w.file('elsewhere')), ['deep']);
+
+    w.ok('session', 'new', '--key', 'here', at('.', home));
+    assert.ok(fs.existsSync(w.file('palaver-data/palaver.db')));
+    assert.deepEqual(keys(at('.', home)), ['here']);
+    w.ok('session', 'new', '--key', 'data', at('elsewhere', { XDG_DATA_HOME: w.file('data'), HOME: w.file('home') }));
+    assert.ok(fs.existsSync(w.file('data/palaver/palaver.db')));
+
+    const { values } = w.json('config', 'show', at('elsewhere', home));
+    assert.deepEqual(values.find((entry) => entry.key === 'store'),
+        { key: 'store', value: `sqlite:${file}`, source: 'default' });
+    for (const lost of [{ HOME: '' }, { HOME: w.file('missing') }]) {
+        fs.rmSync(w.file('elsewhere/palaver-data'), { recursive: true, force: true });
+        w.ok('session', 'new', at('elsewhere', { XDG_DATA_HOME: '', ...lost }));
+        assert.ok(fs.existsSync(w.file('elsewhere/palaver-data/.gitignore')));
+    }
+    assert.ok(!fs.existsSync(w.file('missing')));
+});
+
 test('stats counts sessions, messages and bytes', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'a', 'one', '--create');
@@ -66,7 +97,7 @@ test('bench removes its temporary store', (t) => {
     for (const threads of ['1 thread', '8 threads', '64 threads'])
         assert.match(text, new RegExp(`^append, ${threads} +\\d+ +\\d+\\.\\d\\d `, 'm'));
     assert.match(text, /^load newest 50 messages +\d+ /m);
-    assert.deepEqual(fs.readdirSync(w.dir), []);
+    assert.deepEqual(w.names(), []);
 });
 
 test('bench removes its store after an interrupt', async (t) => {
@@ -75,12 +106,12 @@ test('bench removes its store after an interrupt', async (t) => {
     let err = '';
     child.stderr.on('data', (data) => { err += data; });
     const ended = new Promise((resolve) => { child.on('close', resolve); });
-    while (!fs.readdirSync(w.dir).some((name) => fs.existsSync(w.file(`${name}/palaver.db`))))
+    while (!w.names().some((name) => fs.existsSync(w.file(`${name}/palaver.db`))))
         await new Promise((resolve) => { setTimeout(resolve, 5); });
     child.kill('SIGINT');
     assert.equal(await ended, 1);
     assert.equal(err, 'palaver: interrupted\n');
-    assert.deepEqual(fs.readdirSync(w.dir), []);
+    assert.deepEqual(w.names(), []);
 });
 
 test('bench erases its sessions from a store that --store names', (t) => {

@@ -17,6 +17,7 @@ assert.ok(binary, 'PALAVER_BIN names the command to test');
 // Creates a directory, which is removed after the test.
 export function workspace(t) {
     const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'palaver-cli-'));
+    fs.mkdirSync(path.join(dir, 'palaver-data')); // otherwise the user's conversations would be used
     t.after(() => fs.rmSync(dir, { recursive: true, force: true }));
     const steps = new Steps();
     reportOnFailure(t, () => steps.lines());
@@ -30,6 +31,7 @@ export function workspace(t) {
     };
     return {
         dir,
+        names: () => fs.readdirSync(dir).filter((name) => name !== 'palaver-data').sort(),
         file: (name) => path.join(dir, name),
         write: (name, text) => {
             fs.mkdirSync(path.dirname(path.join(dir, name)), { recursive: true });
@@ -55,6 +57,7 @@ export function palaver(args, options = {}) {
     // The tests ignore the configuration of the user who runs them.
     const ours = Object.entries(process.env).filter(([name]) => !name.startsWith('PALAVER_'));
     const env = { ...Object.fromEntries(ours), TZ: 'UTC', XDG_CONFIG_HOME: '/nonexistent',
+        XDG_DATA_HOME: '/dev/null',
         ...options.env };
     delete env.COLUMNS;
     const result = spawnSync(binary, args, {

@@ -26,7 +26,8 @@ export class Terminal {
             [path.join(here, 'terminal.py'), String(columns), program, ...args], {
                 cwd,
                 env: { ...Object.fromEntries(ours), TERM: 'xterm-256color', LC_ALL: 'C.UTF-8',
-                    XDG_CONFIG_HOME: '/nonexistent', XDG_STATE_HOME: path.join(cwd, 'state'), ...env },
+                    XDG_CONFIG_HOME: '/nonexistent', XDG_DATA_HOME: '/dev/null',
+                    XDG_STATE_HOME: path.join(cwd, 'state'), ...env },
                 stdio: ['pipe', 'pipe', 'inherit'],
             });
         this.exit = once(this.child, 'close').then(([code]) => {

@@ -68,7 +68,7 @@ async function startServer(t, config, upstream) {
     fs.writeFileSync(path.join(cwd, 'palaver.yaml'), config);
     const server = spawn(PALAVER_BIN, ['serve', '--listen', '127.0.0.1:0', '--store', 'memory:',
         '--model', 'mock-model', '--provider', 'openai', '--provider-url', `${upstream}/v1`],
-    { cwd, env: { ...plain, XDG_CONFIG_HOME: '/nonexistent' }, stdio: ['ignore', 'pipe', 'ignore'] });
+    { cwd, env: { ...plain, XDG_CONFIG_HOME: '/nonexistent', XDG_DATA_HOME: '/dev/null' }, stdio: ['ignore', 'pipe', 'ignore'] });
     t.after(async () => {
         server.kill('SIGTERM');
         if (server.exitCode === null) await once(server, 'exit');

@@ -26,7 +26,7 @@ before(async () => {
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^PALAVER_|_API_KEY$/.test(name)));
   server = spawn(process.env.PALAVER_BIN, ['serve', '--listen', '127.0.0.1:0', '--store', store, '--model', 'mock-model',
     '--provider', 'openai', '--provider-url', `${upstream}/v1`],
-  { cwd: directory, env: { ...env, XDG_CONFIG_HOME: '/nonexistent' }, stdio: ['ignore', 'pipe', 'ignore'] });
+  { cwd: directory, env: { ...env, XDG_CONFIG_HOME: '/nonexistent', XDG_DATA_HOME: '/dev/null' }, stdio: ['ignore', 'pipe', 'ignore'] });
   const [line] = await once(server.stdout, 'data');
   client = new OpenAI({ baseURL: `${/http:\S+/.exec(line)[0]}/v1`, apiKey: 'test-key', maxRetries: 0 });
 });

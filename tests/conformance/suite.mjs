@@ -88,7 +88,7 @@ async function startProcess(provider, upstream, store, dir) {
     const ours = Object.entries(process.env).filter(([name]) => !/^PALAVER_|_API_KEY$/.test(name));
     const server = spawn(binary, ['serve', '--listen', '127.0.0.1:0', '--store', store,
         '--model', 'mock-model', '--provider', provider, '--provider-url', `${upstream}/v1`],
-    { cwd: dir, env: { ...Object.fromEntries(ours), XDG_CONFIG_HOME: '/nonexistent' },
+    { cwd: dir, env: { ...Object.fromEntries(ours), XDG_CONFIG_HOME: '/nonexistent', XDG_DATA_HOME: '/dev/null' },
         stdio: ['ignore', 'pipe', 'inherit'] });
     let out = '';
     for await (const piece of server.stdout) {

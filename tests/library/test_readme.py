@@ -60,12 +60,13 @@ def steps(block):
 def environment():
     return dict(os.environ, LD_LIBRARY_PATH=os.path.join(BUILD, 'src'), LC_ALL='C.UTF-8',
                 PKG_CONFIG_PATH=os.path.join(BUILD, 'meson-uninstalled'), TZ='UTC',
-                XDG_CONFIG_HOME='/nonexistent')
+                XDG_CONFIG_HOME='/nonexistent', XDG_DATA_HOME='/dev/null')
 
 
 def play(blocks):
     with tempfile.TemporaryDirectory() as place:
         os.symlink(BUILD, os.path.join(place, 'build'))
+        os.mkdir(os.path.join(place, 'palaver-data'))
         for path in glob.glob(os.path.join(SOURCE, 'examples', '*.[cp]*')):
             shutil.copy(path, place)
         for command, expected in (step for block in blocks for step in steps(block)):

@@ -18,7 +18,8 @@ export function environment(extra) {
     // The configuration of the user who runs the tests must not matter.
     const ours = Object.entries(process.env)
         .filter(([name]) => !/^PALAVER_|_API_KEY$|^NOTIFY_SOCKET$/.test(name));
-    return { ...Object.fromEntries(ours), TZ: 'UTC', XDG_CONFIG_HOME: '/nonexistent', ...extra };
+    return { ...Object.fromEntries(ours), TZ: 'UTC', XDG_CONFIG_HOME: '/nonexistent',
+        XDG_DATA_HOME: '/dev/null', ...extra };
 }
 
 const servers = new Map(); // directory: functions that stop its servers
@@ -26,6 +27,7 @@ const servers = new Map(); // directory: functions that stop its servers
 // Creates a directory. After the test it stops the servers that use the directory, and removes it.
 export function workspace(t) {
     const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'palaver-server-'));
+    fs.mkdirSync(path.join(dir, 'palaver-data')); // otherwise the user's conversations would be used
     servers.set(dir, []);
     t.after(async () => {
         for (const stop of servers.get(dir)) await stop('SIGKILL');

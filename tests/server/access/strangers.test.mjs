@@ -29,7 +29,6 @@ function guess(...texts) {
 
 async function withTenants(t, store) {
     const dir = workspace(t);
-    fs.mkdirSync(path.join(dir, 'palaver-data'));
     const args = store ? ['--store', store] : [];
     const acme = makeKey(dir, '--tenant', 'acme', '--role', 'write', ...args).key;
     const evil = makeKey(dir, '--tenant', 'evil', '--role', 'write', ...args).key;
@@ -117,7 +116,6 @@ for (const store of stores) {
 
     test(`${kind}: no stored response contains erased text`, async (t) => {
         const dir = workspace(t);
-        fs.mkdirSync(path.join(dir, 'palaver-data'));
         const s = await serve(t, { dir, args: ['--store', store] });
         const secret = 'ERASEME-TURN-123456';
         const id = (await ok(s.post(base, { title: `${secret}-title` },

@@ -158,7 +158,7 @@ permissions: [{tool: "maps__*", do: allow}]
         ['{"call":{"name":"maps__where","arguments":{}}}', '{"next":true}', '{"text":"Found."}'].join('\n'));
     const start = (...args) => {
         const child = spawn(binary, args, { cwd: dir, stdio: ['ignore', 'pipe', 'pipe'],
-            env: { ...process.env, XDG_CONFIG_HOME: '/nonexistent', MAPS_SECRET: SECRET } });
+            env: { ...process.env, XDG_CONFIG_HOME: '/nonexistent', XDG_DATA_HOME: '/dev/null', MAPS_SECRET: SECRET } });
         let text = '';
         const hear = (piece) => { text += piece; };
         child.stdout.on('data', hear);

@@ -59,7 +59,7 @@ async function connect(t, era, over) {
         const dir = workspace(t);
         mock = await model(t);
         transport = new StdioClientTransport({ command: binary, args: stdioArgs(dir, mock.url),
-            cwd: dir, env: { PATH: process.env.PATH, XDG_CONFIG_HOME: '/nonexistent' } });
+            cwd: dir, env: { PATH: process.env.PATH, XDG_CONFIG_HOME: '/nonexistent', XDG_DATA_HOME: '/dev/null' } });
     } else {
         const { StreamableHTTPClientTransport } = isNew
             ? await load('@modelcontextprotocol/client')
@@ -500,7 +500,7 @@ async function start(t) {
     const dir = workspace(t);
     const mock = await model(t);
     const child = spawn(binary, stdioArgs(dir, mock.url), { cwd: dir,
-        env: { PATH: process.env.PATH, XDG_CONFIG_HOME: '/nonexistent' } });
+        env: { PATH: process.env.PATH, XDG_CONFIG_HOME: '/nonexistent', XDG_DATA_HOME: '/dev/null' } });
     t.after(() => child.kill('SIGKILL'));
     const lines = readline.createInterface({ input: child.stdout })[Symbol.asyncIterator]();
     const ended = new Promise((resolve) => child.on('exit',
