@@ -1,37 +1,12 @@
 // `palaver chat` with a user at a terminal.
 import test from 'node:test';
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { MockModel } from '../conformance/mock-model.mjs';
-import { binary, textsOf, workspace } from './support.mjs';
+import { textsOf, workspace } from './support.mjs';
+import { setup } from './chat_setup.mjs';
 import { plain, Terminal } from './terminal.mjs';
-
-async function setup(t) {
-    const model = new MockModel();
-    const url = await model.listen();
-    const w = workspace(t);
-    t.after(() => model.close());
-    // Starts a terminal and waits for its first prompt. Also returns the greeting.
-    const open = async (args = [], options = {}) => {
-        const terminal = new Terminal(t, ['chat', '--provider', 'openai', '--provider-url',
-            `${url}/v1`, '--model', 'mock-model', ...args],
-        { cwd: w.dir, ...options, env: { OPENAI_API_KEY: 'k', ...options.env } });
-        terminal.greeting = await terminal.prompt();
-        return terminal;
-    };
-    const requests = async () => (await (await fetch(`${url}/__requests`)).json()).requests;
-    const release = () => fetch(`${url}/__release`, { method: 'POST' });
-    // Runs the command without a terminal. The model runs in this process, so it must not block.
-    const ask = (text) => new Promise((resolve) => {
-        execFile(binary, ['chat', '--provider', 'openai', '--provider-url', `${url}/v1`, '--model',
-            'mock-model', text], { cwd: w.dir, env: { PATH: process.env.PATH, OPENAI_API_KEY: 'k',
-            XDG_CONFIG_HOME: '/nonexistent', XDG_DATA_HOME: '/dev/null' } }, (error, out) => resolve([error?.code ?? 0, out])).stdin.end();
-    });
-    return { ...w, open, ask, requests, release };
-}
 
 const shownTexts = (w) => textsOf(w.json('session', 'show', '@last'));
 

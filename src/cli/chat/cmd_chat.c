@@ -16,6 +16,7 @@ typedef struct chat_values {
     const char *session;
     const char *agent;
     bool new;
+    pal_cli_list attach;
 } chat_values;
 
 /* ---- Which conversation ---- */
@@ -103,7 +104,15 @@ static void put_json(pal_chat *chat, const pal_chat_answer *answer)
     pal_buf_append_char(&chat->cli->out, '\n');
 }
 
-static pal_status ask_once(pal_chat *chat)
+static pal_status attach_given(pal_chat *chat, const chat_values *given)
+{
+    pal_status status = PAL_OK;
+    for (size_t i = 0; status == PAL_OK && i < given->attach.len; i++)
+        status = pal_chat_attach(chat, given->attach.items[i]);
+    return status;
+}
+
+static pal_status ask_once(pal_chat *chat, const chat_values *given)
 {
     pal_cli *cli = chat->cli;
     pal_chat_answer answer;
@@ -121,7 +130,9 @@ static pal_status ask_once(pal_chat *chat)
                 cli, "palaver chat \"What is a palaver?\"", "the question is missing");
         goto out;
     }
-    status = pal_chat_say(chat, pal_buf_str(&text), !cli->json, &answer);
+    status = attach_given(chat, given);
+    if (status == PAL_OK)
+        status = pal_chat_say(chat, pal_buf_str(&text), !cli->json, &answer);
     if (status != PAL_OK)
         goto out;
     if (cli->json)
@@ -205,10 +216,13 @@ static pal_status take_message(pal_chat *chat, pal_str text)
     pal_terminal_remember(chat->terminal, text);
     pal_arena_reset(chat->arena);
     chat->cli->width = pal_terminal_width(chat->terminal);
-    if (text.data[0] == '/')
+    if (text.data[0] == '/') {
         status = pal_chat_command(chat, text);
-    else
-        status = pal_chat_say(chat, text, true, &answer);
+    } else {
+        status = pal_chat_attach_mentioned(chat, text);
+        if (status == PAL_OK)
+            status = pal_chat_say(chat, text, true, &answer);
+    }
     if (status != PAL_OK)
         put_failure(chat);
     return pal_cli_flush(chat->cli);
@@ -239,7 +253,8 @@ static pal_status talk(pal_chat *chat)
     return status;
 }
 
-static pal_status talk_at_terminal(pal_chat *chat, const pal_session *last)
+static pal_status talk_at_terminal(
+        pal_chat *chat, const pal_session *last, const chat_values *given)
 {
     pal_cli *cli = chat->cli;
     if (cli->json)
@@ -250,8 +265,11 @@ static pal_status talk_at_terminal(pal_chat *chat, const pal_session *last)
         return status;
     greet(chat);
     if (last)
-        pal_chat_introduce(chat, last);
-    status = talk(chat);
+        status = pal_chat_introduce(chat, last);
+    if (status == PAL_OK)
+        status = attach_given(chat, given);
+    if (status == PAL_OK)
+        status = talk(chat);
     pal_terminal_close(chat->terminal);
     chat->terminal = NULL;
     return status;
@@ -276,7 +294,8 @@ static pal_status run_chat(pal_chat *chat, const chat_values *given)
     status = pal_cli_runtime_open(cli, &values, &chat->runtime);
     if (status != PAL_OK)
         goto out;
-    status = is_talk ? talk_at_terminal(chat, found ? &last : NULL) : ask_once(chat);
+    status = is_talk ? talk_at_terminal(chat, found ? &last : NULL, given)
+                     : ask_once(chat, given);
     if (status == PAL_OK && chat->runtime.is_stopgap && !is_talk)
         pal_cli_print_error("no model is configured, so 'echo' answered",
                 "set OPENAI_API_KEY or the key of another provider, or see 'palaver config "
@@ -298,9 +317,12 @@ static pal_status chat_run(pal_cli *cli, void *values)
         return pal_cli_no_memory(cli);
     pal_buf_init(&chat.endpoint, PAL_MODEL_LEN_MAX * 4);
     pal_buf_init(&chat.model, PAL_MODEL_LEN_MAX);
+    pal_buf_init(&chat.system, PAL_CHAT_SYSTEM_MAX);
     pal_status status = run_chat(&chat, given);
     pal_buf_done(&chat.endpoint);
     pal_buf_done(&chat.model);
+    pal_buf_done(&chat.system);
+    pal_arena_free(chat.attached_arena);
     pal_arena_free(chat.arena);
     return status;
 }
@@ -312,6 +334,8 @@ static const pal_cli_option options[] = {
                 "continue this session (the last one)"},
         {"agent", 0, PAL_CLI_TEXT, offsetof(chat_values, agent), "NAME",
                 "agent whose conversations are used (chat)"},
+        {"attach", 'a', PAL_CLI_LIST, offsetof(chat_values, attach), "FILE",
+                "send a text, an image or a PDF; can be repeated"},
         PAL_CLI_RUNTIME_OPTIONS(chat_values, runtime.),
         {0},
 };

@@ -8,6 +8,8 @@
 
 #define PAL_CHAT_AGENT "chat" /* the agent of the sessions, unless --agent names another */
 #define PAL_CHAT_LISTED_MAX 20
+#define PAL_CHAT_ATTACHED_MAX 16         /* files of one message */
+#define PAL_CHAT_SYSTEM_MAX (64u << 10) /* bytes of the instructions of /system */
 
 typedef struct pal_chat {
     pal_cli *cli;
@@ -21,6 +23,10 @@ typedef struct pal_chat {
     pal_buf model;
     pal_id listed[PAL_CHAT_LISTED_MAX]; /* the sessions that the last /sessions showed */
     size_t listed_len;
+    pal_buf system; /* the instructions of /system; empty: those of the configuration */
+    pal_part attached[PAL_CHAT_ATTACHED_MAX]; /* files for the next message */
+    size_t attached_len;
+    pal_arena *attached_arena; /* NULL: nothing was attached yet */
     bool is_over; /* the user wants to quit */
 } pal_chat;
 
@@ -69,6 +75,30 @@ PAL_CHECKED pal_status pal_chat_ask(pal_chat *chat, pal_id turn, bool *out_is_st
 PAL_CHECKED pal_status pal_chat_ask_input(pal_chat *chat, const pal_question *question,
         pal_question_answer *out_answer, bool *out_is_stopped);
 
+/* ---- Files of messages (cmd_chat_attach.c) ---- */
+
+/* Reads a file for the next message. */
+PAL_CHECKED pal_status pal_chat_attach(pal_chat *chat, const char *path);
+/* Attaches each file that the text names as @FILE. Other words with '@' are only text. */
+PAL_CHECKED pal_status pal_chat_attach_mentioned(pal_chat *chat, pal_str text);
+/* Makes the user's message with the text and the files, in chat->arena. The files stay attached
+ * until pal_chat_drop_attached() is called. */
+PAL_CHECKED pal_status pal_chat_take_attached(
+        pal_chat *chat, pal_str text, pal_message *out_message);
+void pal_chat_drop_attached(pal_chat *chat);
+
+/* ---- What was said before (cmd_chat_history.c) ---- */
+
+/* Prints the last message of the user, and the beginning of the answer. */
+PAL_CHECKED pal_status pal_chat_show_last(pal_chat *chat);
+/* Prints the output of a tool; the newest one has the number 1. */
+PAL_CHECKED pal_status pal_chat_show_output(pal_chat *chat, uint64_t number);
+/* Searches all conversations and lists the hits with numbers for /open. */
+PAL_CHECKED pal_status pal_chat_search(pal_chat *chat, pal_str text);
+/* Writes the conversation to a new file, in the format that its name ends with. */
+PAL_CHECKED pal_status pal_chat_export(
+        pal_chat *chat, const pal_session *session, pal_str path);
+
 /* ---- Commands (cmd_chat_command.c) ---- */
 
 extern const char *const pal_chat_words[]; /* "/help" and so on, NULL at the end */
@@ -77,8 +107,8 @@ extern const char *const pal_chat_words[]; /* "/help" and so on, NULL at the end
  * chat continues. */
 PAL_CHECKED pal_status pal_chat_command(pal_chat *chat, pal_str line);
 
-/* Prints to cli->out which conversation this is. */
-void pal_chat_introduce(pal_chat *chat, const pal_session *session);
+/* Prints to cli->out which conversation this is, and its last exchange. */
+PAL_CHECKED pal_status pal_chat_introduce(pal_chat *chat, const pal_session *session);
 
 /* Returns the first line of the text with control characters made visible, cut to `columns` (0:
  * not cut); in chat->arena. */

@@ -42,7 +42,7 @@ pal_str pal_chat_first_line(pal_chat *chat, pal_str text, size_t columns)
     return line;
 }
 
-void pal_chat_introduce(pal_chat *chat, const pal_session *session)
+pal_status pal_chat_introduce(pal_chat *chat, const pal_session *session)
 {
     pal_cli *cli = chat->cli;
     pal_str title = pal_chat_first_line(chat, session->title, (size_t)cli->width / 2);
@@ -58,6 +58,7 @@ void pal_chat_introduce(pal_chat *chat, const pal_session *session)
     pal_buf_append_text(&cli->out, ").");
     pal_cli_style(cli, 0);
     pal_buf_append_char(&cli->out, '\n');
+    return pal_chat_show_last(chat);
 }
 
 static pal_status find_session(pal_chat *chat, pal_session *out_session)
@@ -273,8 +274,7 @@ static pal_status run_open(pal_chat *chat, pal_str argument)
     if (status != PAL_OK)
         return status;
     chat->session = session.id;
-    pal_chat_introduce(chat, &session);
-    return PAL_OK;
+    return pal_chat_introduce(chat, &session);
 }
 
 /* ---- The context and the model ---- */
@@ -448,6 +448,81 @@ static pal_status find_newest(pal_chat *chat, pal_message *out_message)
     return status;
 }
 
+static pal_status run_title(pal_chat *chat, pal_str argument)
+{
+    pal_cli *cli = chat->cli;
+    pal_session session;
+    pal_status status = find_session(chat, &session);
+    if (status != PAL_OK)
+        return status;
+    if (argument.len) {
+        session.title = argument;
+        status = pal_store_update(cli->store, &session, PAL_SESSION_FIELD_TITLE, &cli->err);
+    }
+    if (status != PAL_OK)
+        return status;
+    pal_buf_append_text(&cli->out, "The title is \"");
+    pal_cli_clean(&cli->out, session.title, false);
+    pal_buf_append_text(&cli->out, "\".\n");
+    return PAL_OK;
+}
+
+static pal_status run_system(pal_chat *chat, pal_str argument)
+{
+    pal_buf *out = &chat->cli->out;
+    if (argument.len > PAL_CHAT_SYSTEM_MAX)
+        return pal_error_set(&chat->cli->err, PAL_LIMIT,
+                "the instructions are longer than %u bytes", PAL_CHAT_SYSTEM_MAX);
+    if (pal_str_is(argument, "off")) {
+        pal_buf_clear(&chat->system);
+    } else if (argument.len) {
+        set_text(&chat->system, argument);
+        if (chat->system.failure)
+            return pal_cli_no_memory(chat->cli);
+    }
+    if (chat->system.len) {
+        pal_buf_append_text(out, "Instructions until you quit: ");
+        pal_cli_clean(out, pal_buf_str(&chat->system), true);
+        pal_buf_append_text(out, "\n'/system off' removes them.\n");
+    } else {
+        pal_buf_append_text(out, "The configuration decides the instructions.\n");
+    }
+    return PAL_OK;
+}
+
+static pal_status run_attach(pal_chat *chat, pal_str argument)
+{
+    pal_cli *cli = chat->cli;
+    if (pal_str_is(argument, "off")) {
+        pal_chat_drop_attached(chat);
+        pal_buf_append_text(&cli->out, "Nothing is attached.\n");
+        return PAL_OK;
+    }
+    if (argument.len == 0)
+        return pal_error_set(&cli->err, PAL_INVALID, "/attach requires a file");
+    pal_str path = pal_arena_copy(chat->arena, argument);
+    return path.data ? pal_chat_attach(chat, path.data) : pal_cli_no_memory(cli);
+}
+
+static pal_status run_show(pal_chat *chat, pal_str argument)
+{
+    uint64_t number = 1;
+    pal_status status = read_number(chat, argument, 1, &number);
+    return status == PAL_OK ? pal_chat_show_output(chat, number) : status;
+}
+
+static pal_status run_search(pal_chat *chat, pal_str argument)
+{
+    return pal_chat_search(chat, argument);
+}
+
+static pal_status run_export(pal_chat *chat, pal_str argument)
+{
+    pal_session session;
+    pal_status status = find_session(chat, &session);
+    return status == PAL_OK ? pal_chat_export(chat, &session, argument) : status;
+}
+
 /* Hides a complete answer, so that the same question can get a new one. */
 static pal_status take_answer_back(pal_chat *chat)
 {
@@ -489,6 +564,15 @@ static const command commands[] = {
         {"/new", "", "start a new conversation", run_new, false},
         {"/sessions", "", "list your conversations", run_sessions, false},
         {"/open", "N", "continue one of them", run_open, false},
+        {"/search", "TEXT", "find messages in all conversations", run_search, false},
+        {"/title", "[TEXT]", "show or set the title", run_title, true},
+        {"/attach", "FILE", "send a file with the next message; @FILE does it too", run_attach,
+                false},
+        {"/show", "[N]", "show the output of the last tool, or of the Nth from the end", run_show,
+                true},
+        {"/export", "FILE", "write the conversation to FILE.md, .html or .jsonl", run_export, true},
+        {"/system", "[TEXT]", "show or set the instructions; 'off' removes them", run_system,
+                false},
         {"/fork", "", "branch off a new conversation here; this one stays", run_fork, true},
         {"/rewind", "[N]", "hide your last N messages and their answers (1)", run_rewind, true},
         {"/undo", "", "undo the last rewind or compaction", run_undo, true},
@@ -519,7 +603,8 @@ static pal_status run_help(pal_chat *chat, pal_str argument)
     return PAL_OK;
 }
 
-const char *const pal_chat_words[] = {"/new", "/sessions", "/open ", "/fork", "/rewind", "/undo",
+const char *const pal_chat_words[] = {"/new", "/sessions", "/open ", "/search ", "/title ",
+        "/attach ", "/show ", "/export ", "/system ", "/fork", "/rewind", "/undo",
         "/retry", "/compact", "/context", "/tools", "/permissions",
         "/model ", "/help", "/quit", NULL};
 

@@ -429,6 +429,8 @@ pal_turn_request pal_chat_request(const pal_chat *chat)
             .endpoint = pal_buf_str(&chat->endpoint),
             .model = pal_buf_str(&chat->model),
             .label = pal_str_of("chat"),
+            .system = pal_buf_str(&chat->system),
+            .has_system = chat->system.len > 0,
             .cannot_ask = !chat->terminal};
 }
 
@@ -451,14 +453,18 @@ static pal_status start(pal_chat *chat, pal_str text, pal_chat_answer *answer)
     if (status != PAL_OK)
         return status;
     pal_turn_request request = pal_chat_request(chat);
-    pal_message message = pal_message_text(chat->arena, PAL_ROLE_USER, text);
-    if (message.role == PAL_ROLE_NONE)
-        return pal_cli_no_memory(cli);
+    pal_message message;
+    status = pal_chat_take_attached(chat, text, &message);
+    if (status != PAL_OK)
+        return status;
     request.messages = &message;
     request.messages_len = text.len > 0;
     status = pal_turn_start(chat->runtime.runtime, &request, &info, &cli->err);
-    if (status == PAL_OK)
-        answer->turn = info.turn;
+    if (status != PAL_OK)
+        return status;
+    answer->turn = info.turn;
+    if (text.len > 0)
+        pal_chat_drop_attached(chat);
     return status;
 }
 

@@ -6,11 +6,13 @@
  * read it, and it is always replaced completely. If it cannot be written, there is no history
  * file. */
 #include "cli/terminal/terminal.h"
+#include "cli/terminal/terminal_complete.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <histedit.h>
 #include <langinfo.h>
+#include <limits.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -176,24 +178,63 @@ static unsigned char new_line(EditLine *editor, int key)
     return el_winsertstr(editor, L"\n") == 0 ? CC_REFRESH : CC_ERROR;
 }
 
-/* Completes the line if only one word matches. */
+/* Prints the candidates in columns below the line. */
+static void list_candidates(const pal_terminal *terminal, const pal_complete *found)
+{
+    pal_buf out;
+    size_t widest = 0, column = 0;
+    size_t width = (size_t)pal_terminal_width(terminal);
+    const char *name = found->names.data;
+    for (size_t i = 0; i < found->len; i++, name += strlen(name) + 1) {
+        size_t columns = pal_cli_columns(pal_str_of(name));
+        widest = columns > widest ? columns : widest;
+    }
+    pal_buf_init(&out, PAL_TERMINAL_LINE_MAX);
+    name = found->names.data;
+    for (size_t i = 0; i < found->len; i++, name += strlen(name) + 1) {
+        bool begins = column == 0 || column + widest + 2 > width;
+        column = begins ? widest + 2 : column + widest + 2;
+        pal_buf_append_text(&out, begins ? "\r\n" : "");
+        pal_cli_clean(&out, pal_str_of(name), false);
+        for (size_t at = pal_cli_columns(pal_str_of(name)); at < widest + 2; at++)
+            pal_buf_append_char(&out, ' ');
+    }
+    pal_buf_append_text(&out, "\r\n");
+    pal_buf_append_char(&out, '\0');
+    if (!out.failure)
+        put(out.data);
+    pal_buf_done(&out);
+}
+
+/* Inserts what all candidates have in common. If there is nothing to insert, lists them. */
+static unsigned char insert_common(EditLine *editor, const pal_complete *found)
+{
+    char rest[PATH_MAX];
+    size_t len = found->common - found->typed;
+    bool is_only = found->len == 1;
+    const char *name = found->names.data;
+    if (len == 0 && !is_only) {
+        list_candidates(terminal_of(editor), found);
+        return CC_REDISPLAY;
+    }
+    bool wants_space = is_only && found->is_file && name[found->common - 1] != '/';
+    snprintf(rest, sizeof rest, "%.*s%s", (int)len, name + found->typed, wants_space ? " " : "");
+    return *rest && el_insertstr(editor, rest) != 0 ? CC_ERROR : CC_REFRESH;
+}
+
 static unsigned char complete(EditLine *editor, int key)
 {
-    pal_terminal *terminal = terminal_of(editor);
     const LineInfo *line = el_line(editor);
-    size_t len = (size_t)(line->cursor - line->buffer);
-    const char *found = NULL;
+    unsigned char result = CC_REFRESH_BEEP;
+    pal_complete found;
     (void)key;
-    for (size_t i = 0; len > 0 && terminal->words[i]; i++) {
-        if (strncmp(terminal->words[i], line->buffer, len) != 0)
-            continue;
-        if (found)
-            return CC_REFRESH_BEEP;
-        found = terminal->words[i];
-    }
-    if (!found || el_insertstr(editor, found + len) != 0)
-        return CC_REFRESH_BEEP;
-    return CC_REFRESH;
+    pal_complete_init(&found);
+    pal_complete_line(&found, pal_str_make(line->buffer, (size_t)(line->cursor - line->buffer)),
+            terminal_of(editor)->words);
+    if (found.len && !found.names.failure)
+        result = insert_common(editor, &found);
+    pal_complete_done(&found);
+    return result;
 }
 
 static void bind_keys(EditLine *editor)

@@ -29,7 +29,8 @@ bool pal_signals_ended(void);
 typedef struct pal_terminal pal_terminal;
 
 /* Opens the terminal. While no line is read, typed keys are kept for the next line and not
- * shown. The Tab key completes `words` (NULL at the end) at the beginning of a line.
+ * shown. The Tab key completes `words` (NULL at the end) at the beginning of a line, and names of
+ * files (terminal_complete.h).
  * pal_terminal_close() releases the terminal and restores its settings. */
 PAL_CHECKED pal_status pal_terminal_open(
         pal_cli *cli, const char *const *words, pal_terminal **out_terminal);
