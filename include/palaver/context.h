@@ -191,6 +191,16 @@ typedef struct pal_context_last {
     PAL_RESERVED(4);
 } pal_context_last;
 
+/* A note of the long-term memory (note.h) that is sent. */
+typedef struct pal_context_note {
+    pal_str id;
+    pal_str text;   /* what is sent; its line breaks become spaces */
+    pal_str reason; /* for the plan */
+    uint64_t seq;   /* the user message that it is sent in front of; 0: it is sent at the beginning
+                       of the request */
+    PAL_RESERVED(2);
+} pal_context_note;
+
 /* Everything that a plan depends on. */
 typedef struct pal_context_input {
     pal_str system;              /* system text; constant during an epoch; may be empty */
@@ -224,7 +234,10 @@ typedef struct pal_context_input {
                                      tokens, so room must be made; 0: it does not */
     pal_context_on_pruned pruned_text;  /* NULL: the built-in placeholders */
     void *pruned_user;
-    PAL_RESERVED(8);
+    const pal_context_note *notes; /* in the order in which they are sent */
+    size_t notes_len;
+    uint64_t notes_more; /* notes that are not sent for lack of room; the model is told */
+    PAL_RESERVED(5);
 } pal_context_input;
 
 /* Returns the tokens that may be sent: the smaller of settings.max_tokens and what the limits
@@ -255,6 +268,9 @@ typedef enum pal_plan_item_kind {
     PAL_PLAN_ITEM_NOTICE = 4,  /* a message that says that messages were left out */
     PAL_PLAN_ITEM_MESSAGE = 5,
     PAL_PLAN_ITEM_RANGE = 6, /* messages from first_seq to seq that are not sent, as one item */
+    PAL_PLAN_ITEM_NOTES = 7, /* a message with the notes of the long-term memory */
+    PAL_PLAN_ITEM_NOTE = 8,  /* one note; it is sent in the message of the item before it, which
+                                does not count it */
 } pal_plan_item_kind;
 
 typedef struct pal_plan_item {
@@ -273,7 +289,7 @@ typedef struct pal_plan_item {
     pal_str reason; /* for example "newest that fit" or "orphan result: no call 'c1' before it" */
     const pal_message *given; /* the message before the repair, even if it is not sent; NULL: a
                                  message that the repair created, tools or a range */
-    PAL_RESERVED(1);
+    const pal_context_note *note; /* NOTE: the note; otherwise NULL */
 } pal_plan_item;
 
 /* The limits that a plan was made for, in tokens. 0: no such limit is known. */

@@ -12,6 +12,7 @@
 #include "palaver/id.h"
 #include "palaver/session.h"
 #include "palaver/store.h"
+#include "palaver/store_batch.h"
 #include "palaver/str.h"
 
 #ifdef __cplusplus
@@ -45,6 +46,7 @@ typedef enum pal_note_by {
     PAL_NOTE_BY_PERSON = 1, /* the person that the note is about */
     PAL_NOTE_BY_TOOL = 2,   /* a program or a model, through a tool */
     PAL_NOTE_BY_ADMIN = 3,
+    PAL_NOTE_BY_EXTRACTED = 4, /* a model proposed it, and the rules accepted it */
 } pal_note_by;
 
 /* Names of kinds, states and makers, for example "fact", "active" and "tool". An unknown value
@@ -68,7 +70,8 @@ typedef struct pal_note_change {
     uint64_t version; /* of the note after the change */
     int64_t at;
     pal_note_by by;
-    pal_str act;    /* "add", "support", "supersede", "retract", "restore" or "confirm" */
+    pal_str act;    /* "add", "support", "supersede", "retract", "restore", "confirm" or
+                       "source_erased" */
     pal_str reason; /* may be empty */
     PAL_RESERVED(2);
 } pal_note_change;
@@ -118,6 +121,31 @@ typedef struct pal_note_place {
  * does. The result is in the arena. PAL_INVALID: the scope is not valid. */
 PAL_API PAL_CHECKED pal_status pal_note_place_of(const pal_session *session, pal_arena *arena,
         pal_note_place *out_place, pal_error *err);
+
+/* ---- Settings ---- */
+
+/* What is done with notes in one kind of session. */
+typedef enum pal_memory_mode {
+    PAL_MEMORY_OFF = 0, /* no note is sent to a model, and none is extracted */
+    PAL_MEMORY_ASK = 1, /* notes are sent; extracted notes wait until a person confirms them */
+    PAL_MEMORY_ON = 2,
+} pal_memory_mode;
+
+/* Settings of the long-term memory. A number that is 0 means the default in its comment. */
+typedef struct pal_memory_settings {
+    pal_memory_mode direct;   /* direct chats */
+    pal_memory_mode groups;   /* groups and rooms */
+    pal_memory_mode sessions; /* all other sessions */
+    uint64_t block_tokens;    /* maximum tokens of the notes at the beginning of a request; 800 */
+    int64_t idle_ms;          /* after a pause of this length, a request begins with the newest
+                                 notes; 60 minutes */
+    pal_str model;            /* the model that proposes notes; empty: none are extracted */
+    uint64_t tokens_per_day;  /* tokens that a tenant's extractions can use in 24 hours; 300000 */
+    uint32_t run_messages;    /* user messages after which an extraction is due; 12 */
+    int64_t quiet_ms;         /* how long a session must be quiet before it runs then; 2 minutes */
+    int64_t run_idle_ms;      /* how long a session must be quiet with fewer messages; 30 minutes */
+    PAL_RESERVED(9);
+} pal_memory_settings;
 
 /* ---- Adding ---- */
 
@@ -203,6 +231,21 @@ typedef enum pal_note_act {
 PAL_API PAL_CHECKED pal_status pal_note_change_state(pal_store *store, pal_str tenant, pal_str id,
         pal_note_act act, pal_note_by by, pal_str reason, pal_arena *arena, pal_note *out_note,
         pal_error *err);
+
+/* Erases a message as pal_store_erase_message() does, and in the same commit everything that rests
+ * on it: notes without another source, and in other notes the source. Notes with words that no
+ * other source has are erased too. *out_notes (may be NULL) is how many notes were erased; they are
+ * counted in out_erasure->records (out_erasure may be NULL). */
+PAL_API PAL_CHECKED pal_status pal_note_erase_message(pal_store *store, pal_str tenant,
+        pal_id session, uint64_t seq, pal_erase_result *out_erasure, uint64_t *out_notes,
+        pal_error *err);
+
+/* Returns the operations for that, in the arena, for a batch of pal_store_apply(). Each one is
+ * applied only if the one before it is. If one of them has the status PAL_CONFLICT or
+ * PAL_NOT_FOUND, a note was changed meanwhile, and new operations are needed. */
+PAL_API PAL_CHECKED pal_status pal_note_erase_ops(pal_store *store, pal_str tenant, pal_id session,
+        uint64_t seq, pal_erase_result *out_erasure, pal_arena *arena, pal_op **out_ops,
+        size_t *out_len, uint64_t *out_notes, pal_error *err);
 
 /* Erases a note with its quotes and its history. PAL_NOT_FOUND if there is no such note. */
 PAL_API PAL_CHECKED pal_status pal_note_erase(

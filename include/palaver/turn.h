@@ -222,7 +222,9 @@ typedef struct pal_runtime_options {
     void *warning_user;                /* passed to on_warning */
     pal_runtime_on_outbox on_outbox;   /* may be NULL */
     void *outbox_user;                 /* passed to on_outbox */
-    PAL_RESERVED(15);
+    const struct pal_memory_settings *memory; /* settings of the long-term memory (note.h); NULL: it
+                                                 is off */
+    PAL_RESERVED(14);
 } pal_runtime_options;
 
 /* Returns the price of a model: that with the longest pattern that matches. NULL if no pattern

@@ -50,7 +50,8 @@ typedef struct pal_window {
     const uint64_t *without; /* plan as if the session's own marks with these numbers did not exist.
                                 For showing a context */
     size_t without_len;
-    PAL_RESERVED(5);
+    const struct pal_memory_settings *memory; /* whether notes are sent; NULL: none are (note.h) */
+    PAL_RESERVED(4);
 } pal_window;
 
 /* Loads the newest messages, the current checkpoint, pins and prunes, and makes a plan

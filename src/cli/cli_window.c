@@ -148,7 +148,8 @@ pal_status pal_cli_window_open(pal_cli *cli, const pal_session *session,
     pal_window *window = &out_window->window;
     *out_window = (pal_cli_window){.window = {.tenant = pal_cli_tenant(cli),
                                            .session = session->id,
-                                           .model = pal_str_of(given->model)}};
+                                           .model = pal_str_of(given->model),
+                                           .memory = config->runtime->memory}};
     pal_status status = read_settings(cli, session, given, out_window);
     if (status == PAL_OK)
         status = pal_models_new(

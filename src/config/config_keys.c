@@ -339,6 +339,8 @@ const pal_config_row pal_config_rows[] = {
                 .len_offset = TOP(runtime.permissions_len), .rows = permission_rows,
                 .size = sizeof(pal_permission_rule), .max = PAL_CONFIG_LIST_MAX,
                 .help = "which tools run; the first rule that matches a tool decides"},
+        {"memory", PAL_CONFIG_SECTION, TOP(memory), .rows = pal_config_memory_rows,
+                .help = "which notes of the long-term memory models are sent"},
         {"expiry", PAL_CONFIG_SECTION, TOP(values.expiry), .rows = expiry_rows,
                 .help = "when sessions expire, and when they are erased"},
         {"limits", PAL_CONFIG_SECTION, TOP(values.limits), .rows = limit_rows,

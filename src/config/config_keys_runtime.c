@@ -29,7 +29,8 @@ static const char *provider_kind_at(size_t index)
 /* In the order of pal_endpoint_affinity. */
 static const char *const affinity_words[] = {
         "auto", "off", "headers", "prompt_cache_key", "llama.cpp", NULL};
-/* In the order of pal_config_grant. */
+/* In the order of pal_memory_mode. */
+static const char *const memory_words[] = {"off", "ask", "on", NULL};
 /* In the order of pal_config_grant. */
 static const char *const grant_words[] = {
         "login", "client_credentials", "workload", "enterprise", NULL};
@@ -196,6 +197,27 @@ const pal_config_row pal_config_turn_rows[] = {
                 .help = "begin the text of a message in a group with <sender>"},
         {"parameters", PAL_CONFIG_OBJECT, TURN(parameters), "{}", .max = PAL_SYSTEM_LEN_MAX,
                 .help = "members to add to every model request, such as temperature: 0.7"},
+        {0},
+};
+
+/* ---- memory ---- */
+
+#define MEMORY(field) offsetof(pal_memory_settings, field)
+
+const pal_config_row pal_config_memory_rows[] = {
+        {"direct", PAL_CONFIG_WORD, MEMORY(direct), "on", .words = memory_words,
+                .help = "whether notes are used in direct chats; ask: extracted notes wait until "
+                        "they are confirmed"},
+        {"groups", PAL_CONFIG_WORD, MEMORY(groups), "off", .words = memory_words,
+                .help = "whether notes are used in groups and rooms"},
+        {"sessions", PAL_CONFIG_WORD, MEMORY(sessions), "off", .words = memory_words,
+                .help = "whether notes are used in sessions that are not chats"},
+        {"block_tokens", PAL_CONFIG_COUNT, MEMORY(block_tokens), "800", .min = 1,
+                .max = COUNT_MAX,
+                .help = "maximum tokens of the notes at the beginning of a request"},
+        {"idle", PAL_CONFIG_DURATION, MEMORY(idle_ms), "60m", .min = MINUTE_MS,
+                .max = TIMEOUT_MS_MAX,
+                .help = "after a pause of this length, a request begins with the newest notes"},
         {0},
 };
 

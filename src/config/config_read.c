@@ -317,7 +317,8 @@ pal_status pal_config_state_read(const pal_config_node *root, const char *name, 
 {
     reader r = {.name = name, .arena = arena, .err = err, .status = PAL_OK};
     *out_state = (pal_config_state){
-            .values = {.context = &out_state->runtime.context, .runtime = &out_state->runtime}};
+            .values = {.context = &out_state->runtime.context, .runtime = &out_state->runtime},
+            .runtime = {.memory = &out_state->memory}};
     read_rows(&r, pal_config_rows, root, 1, (char *)out_state);
     if (r.status != PAL_OK)
         return r.status;

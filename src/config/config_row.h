@@ -8,6 +8,7 @@
 #include "base/json/json.h"
 #include "config/config_node.h"
 #include "palaver/config.h"
+#include "palaver/note.h"
 #include "palaver/turn.h"
 
 /* The type of a key, and the C type of its field. Types before PAL_CONFIG_TEXTS are single
@@ -97,6 +98,7 @@ typedef struct pal_config_agent {
 typedef struct pal_config_state {
     pal_config_values values;
     pal_runtime_options runtime; /* values.runtime points to it */
+    pal_memory_settings memory;  /* runtime.memory points to it */
     pal_str provider;            /* a name or a kind; empty: the first provider */
     pal_str provider_url;
     const pal_config_provider *providers;
@@ -119,6 +121,7 @@ extern const pal_config_row pal_config_provider_rows[];
 extern const pal_config_row pal_config_tool_server_rows[];
 extern const pal_config_row pal_config_turn_rows[]; /* the struct is pal_runtime_options */
 extern const pal_config_row pal_config_server_rows[];
+extern const pal_config_row pal_config_memory_rows[]; /* the struct is pal_memory_settings */
 
 /* Returns the row of a key whose path leads only through sections; NULL if there is none. *out_base
  * is the offset of the table's struct in the state. */

@@ -323,7 +323,10 @@ static pal_status add_returned(composition *c, size_t index, pal_message *messag
     }
     if (message->seq == 0)
         message->id = (pal_id){{0}};
-    return status;
+    if (status != PAL_OK || !c->draft->input->notes_len ||
+            (item->kind != PAL_PLAN_ITEM_NOTES && message->seq == 0))
+        return status;
+    return pal_draft_notes_items(c->draft, c->plan, item, err);
 }
 
 /* Returns the number of lines that did not come back. */
@@ -344,7 +347,7 @@ static size_t mark_returned(composition *c)
 
 static pal_status add_items(composition *c, pal_error *err)
 {
-    size_t room = c->repaired.len + mark_returned(c);
+    size_t room = c->repaired.len + mark_returned(c) + c->draft->input->notes_len;
     pal_status status = PAL_OK;
     c->plan->items_len = 0;
     c->plan->items = pal_arena_array(c->draft->arena, room, sizeof(*c->plan->items));

@@ -16,9 +16,9 @@
 #define TOOL_BYTES 96
 #define TOOLS_TOKENS 12 /* if there are any tools */
 
-/* Lines other than messages: system, head, tools, the range that the checkpoint hides, two lines
- * that replace it, messages that were not loaded, the notice. */
-#define LINES_BEFORE_MAX 8
+/* Lines other than messages: system, head, notes, tools, the range that the checkpoint hides, two
+ * lines that replace it, messages that were not loaded, the notice. */
+#define LINES_BEFORE_MAX 9
 
 /* ---- Sizes ---- */
 
@@ -154,6 +154,16 @@ static pal_status add_made(pal_draft *draft, pal_plan_item_kind kind, pal_role r
     return status;
 }
 
+static pal_status add_notes(pal_draft *draft, pal_error *err)
+{
+    pal_str text;
+    pal_status status = pal_draft_notes_text(draft, &text, err);
+    if (status != PAL_OK || text.len == 0)
+        return status;
+    return add_made(draft, PAL_PLAN_ITEM_NOTES, PAL_ROLE_SYSTEM, text, 0,
+            PAL_TEXT("long-term memory"), err);
+}
+
 static pal_status add_top(pal_draft *draft, pal_error *err)
 {
     const pal_context_input *input = draft->input;
@@ -164,6 +174,8 @@ static pal_status add_top(pal_draft *draft, pal_error *err)
     if (status == PAL_OK && input->head)
         status = add_message(draft, PAL_PLAN_ITEM_SYSTEM, input->head,
                 PAL_TEXT("the session's system message"), err);
+    if (status == PAL_OK && (input->notes_len || input->notes_more))
+        status = add_notes(draft, err);
     if (status != PAL_OK || input->tools_len == 0)
         return status;
     pal_line *line = add_line(draft, PAL_PLAN_ITEM_TOOLS);
@@ -307,6 +319,8 @@ static pal_status add_stored(
                 is_pinned ? PAL_TEXT("pinned") : reason, err);
         if (status == PAL_OK && draft->input->pruned_len)
             status = show_pruned(draft, &draft->lines[draft->len - 1], err);
+        if (status == PAL_OK && draft->input->notes_len)
+            status = pal_draft_notes_show(draft, &draft->lines[draft->len - 1], err);
     }
     return status;
 }

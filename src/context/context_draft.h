@@ -1,11 +1,11 @@
 /* context_draft.h - a draft of a request: everything that could be sent, line by line, before it is
  * decided what is sent. For context/ only.
  *
- * Lines are in the order of the request, which never changes: system text, head, tools, the notice,
- * the messages that the checkpoint replaces, the summary, messages that were not loaded, kept
- * messages, the tail. Our system messages are all at the beginning, where every service accepts
- * them. A place in the tail is counted from 0 for its first line; a cut at place i leaves out
- * everything before it. All of it is in the arena. One plan is made by one thread. */
+ * Lines are in the order of the request, which never changes: system text, head, notes, tools, the
+ * notice, the messages that the checkpoint replaces, the summary, messages that were not loaded,
+ * kept messages, the tail. Our system messages are all at the beginning, where every service
+ * accepts them. A place in the tail is counted from 0 for its first line; a cut at place i leaves
+ * out everything before it. All of it is in the arena. One plan is made by one thread. */
 #ifndef PAL_CONTEXT_DRAFT_H
 #define PAL_CONTEXT_DRAFT_H
 
@@ -113,6 +113,17 @@ typedef struct pal_removal {
 /* Returns a copy in the arena with placeholders for the parts. NULL if the arena fails. */
 const pal_message *pal_show_without(const pal_draft *draft, const pal_message *message,
         const pal_removal *removals, size_t removals_len);
+
+/* ---- context_note.c ---- */
+
+/* Returns the text of the message with the notes at the beginning; empty: there are none. */
+PAL_CHECKED pal_status pal_draft_notes_text(
+        const pal_draft *draft, pal_str *out_text, pal_error *err);
+/* Puts the notes of a message in front of it, if it has any. */
+PAL_CHECKED pal_status pal_draft_notes_show(pal_draft *draft, pal_line *line, pal_error *err);
+/* Adds an item to the plan for each note that `carrier` sends. */
+PAL_CHECKED pal_status pal_draft_notes_items(
+        const pal_draft *draft, pal_plan *plan, pal_plan_item *carrier, pal_error *err);
 
 /* ---- context_media.c ---- */
 

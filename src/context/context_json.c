@@ -16,8 +16,9 @@
  *               "text": "Hello"}]}
  *
  * A range also has "first_seq" and "count", and tools have "count". "pinned" is present only if it
- * is true, "hash" (16 hex digits) only if the item is sent, and "seq" only for a stored message.
- * "role" is absent for a message that is not sent, "text" unless pal_plan_extras asks for it. */
+ * is true, "note" (its id) only for a note, "hash" (16 hex digits) only if the item is sent, and
+ * "seq" only for a stored message. "role" is absent for a message that is not sent, "text" unless
+ * pal_plan_extras asks for it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include "base/json/json.h"
@@ -31,7 +32,7 @@
 static const char *kind_name(pal_plan_item_kind kind)
 {
     static const char *const names[] = {
-            "none", "system", "tools", "summary", "notice", "message", "range"};
+            "none", "system", "tools", "summary", "notice", "message", "range", "notes", "note"};
     return (unsigned)kind < sizeof(names) / sizeof(names[0]) ? names[kind] : names[0];
 }
 
@@ -97,10 +98,12 @@ static void put_item_text(pal_json_writer *writer, const pal_plan *plan, const p
 {
     const pal_message *message = item->message ? item->message : item->given;
     excerpt out = {.room = text_max * CHARACTER_BYTES_MAX};
-    if (!message && item->kind != PAL_PLAN_ITEM_TOOLS)
+    if (!message && !item->note && item->kind != PAL_PLAN_ITEM_TOOLS)
         return;
     pal_buf_init(&out.buf, out.room);
-    if (message)
+    if (item->note)
+        add_text(&out, item->note->text);
+    else if (message)
         add_parts(&out, message->parts, message->parts_len);
     else
         add_tools(&out, plan->tools, (size_t)item->count);
@@ -140,6 +143,8 @@ static void put_item(pal_json_writer *writer, const pal_plan *plan, const pal_pl
         snprintf(text, sizeof text, "%016" PRIx64, item->hash);
         pal_put_text(writer, "hash", text);
     }
+    if (item->note)
+        pal_put_str(writer, "note", item->note->id);
     pal_put_str(writer, "reason", item->reason);
     if (text_max > 0)
         put_item_text(writer, plan, item, text_max);

@@ -91,6 +91,9 @@ static pal_str break_text(const pal_plan_item *item, pal_arena *arena)
         return PAL_TEXT("the summary is a different one");
     case PAL_PLAN_ITEM_NOTICE:
         return PAL_TEXT("older messages were left out");
+    case PAL_PLAN_ITEM_NOTES:
+    case PAL_PLAN_ITEM_NOTE:
+        return PAL_TEXT("the notes changed");
     default:
         break;
     }

@@ -557,3 +557,25 @@ pal_status pal_gate_judge(
     pal_free(g);
     return PAL_OK;
 }
+
+pal_status pal_gate_is_quoted(
+        pal_str text, const pal_str *quotes, size_t len, bool *out_is_quoted, pal_error *err)
+{
+    gate *g = pal_calloc(1, sizeof(*g));
+    bool is_quoted = true;
+
+    if (!g)
+        return pal_no_memory(err);
+    read_words(g, text, &g->text);
+    for (size_t i = 0; i < len; i++)
+        mark_words(g, quotes[i], &g->text);
+    for (size_t i = 0; i < g->text.len; i++)
+        is_quoted &= g->text.items[i].is_found || !is_content(&g->text.items[i]);
+    *out_is_quoted = is_quoted && len > 0;
+    if (g->has_no_memory) {
+        pal_free(g);
+        return pal_no_memory(err);
+    }
+    pal_free(g);
+    return PAL_OK;
+}

@@ -57,4 +57,9 @@ typedef struct pal_gate_result {
 PAL_CHECKED pal_status pal_gate_judge(
         const pal_gate_case *proposal, pal_gate_result *out_result, pal_error *err);
 
+/* Returns whether every longer word, every number and every character of a script without spaces of
+ * the text occurs in one of the quotes. */
+PAL_CHECKED pal_status pal_gate_is_quoted(
+        pal_str text, const pal_str *quotes, size_t len, bool *out_is_quoted, pal_error *err);
+
 #endif

@@ -434,7 +434,7 @@ static pal_status place_note(pal_note *note, const pal_note_request *request, co
     return check_subject("subject", note->subject, err);
 }
 
-pal_status pal_note_add(pal_store *store, pal_str tenant, const pal_note_request *given,
+static pal_status add_note(pal_store *store, pal_str tenant, const pal_note_request *given,
         pal_arena *arena, pal_note_added *out_added, pal_error *err)
 {
     pal_note_request request = *given;
@@ -487,6 +487,37 @@ pal_status pal_note_add(pal_store *store, pal_str tenant, const pal_note_request
                 store, tenant, &note, request.replaces.len ? &old : NULL, request.by, arena, err);
     if (status == PAL_OK)
         *out_added = (pal_note_added){.note = note, .rule = result.rule};
+    return status;
+}
+
+/* The source may have been erased since it was read, with the notes that rested on it then. */
+static pal_status check_source(pal_store *store, pal_str tenant, const pal_note_request *request,
+        pal_arena *arena, pal_error *err)
+{
+    pal_message_query load = {.after_seq = request->seq - 1,
+            .before_seq = request->seq + 1,
+            .limit = 1,
+            .hidden = true};
+    pal_message_page page = {.len = 0};
+    pal_status status = pal_store_load(store, tenant, request->session, &load, arena, &page, err);
+
+    if (status != PAL_OK || page.len == 0 || !(page.items[0].flags & PAL_MESSAGE_FLAG_ERASED))
+        return status;
+    status = pal_note_erase_message(
+            store, tenant, request->session, request->seq, NULL, NULL, err);
+    return status == PAL_OK
+            ? pal_error_set(err, PAL_NOT_FOUND, "message %llu was erased meanwhile",
+                      (unsigned long long)request->seq)
+            : status;
+}
+
+pal_status pal_note_add(pal_store *store, pal_str tenant, const pal_note_request *given,
+        pal_arena *arena, pal_note_added *out_added, pal_error *err)
+{
+    pal_status status = add_note(store, tenant, given, arena, out_added, err);
+
+    if (status == PAL_OK && !pal_id_is_none(given->session))
+        status = check_source(store, tenant, given, arena, err);
     return status;
 }
 

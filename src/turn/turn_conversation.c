@@ -127,7 +127,8 @@ static uint64_t prefix_of(const pal_plan *plan)
 
     for (size_t i = 0; i < plan->items_len; i++)
         if (plan->items[i].kind == PAL_PLAN_ITEM_SYSTEM ||
-                plan->items[i].kind == PAL_PLAN_ITEM_TOOLS)
+                plan->items[i].kind == PAL_PLAN_ITEM_TOOLS ||
+                plan->items[i].kind == PAL_PLAN_ITEM_NOTES)
             hash = hash * 31 + plan->items[i].hash;
     return hash;
 }

@@ -273,7 +273,7 @@ static pal_status plan(pal_turn *turn, const pal_snapshot *snapshot, pal_error *
                 err, turn->step.plan.refusal.status, "%s", turn->step.plan.refusal.message);
     hold_input(turn);
     status = pal_window_epoch_mark(
-            &window, view.keeps_epoch, turn->step.arena, &turn->commit.mark, err);
+            &window, &view, turn->step.arena, &turn->commit.mark, err);
     if (status != PAL_OK)
         return status;
     status = note_sent(turn, err);

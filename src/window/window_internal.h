@@ -18,6 +18,11 @@ void pal_window_calibrate(const pal_window *window, pal_window_view *view);
 bool pal_window_same_tools(
         const pal_epoch_record *epoch, const pal_window *window, pal_arena *arena);
 
+/* Sets the notes that are sent, with the loaded messages and the epoch of the view. If new notes
+ * have to begin the request, the epoch is not kept. */
+PAL_CHECKED pal_status pal_window_notes(pal_store *store, const pal_window *window,
+        const pal_session *session, pal_arena *arena, pal_window_view *view, pal_error *err);
+
 /* ---- window_recall.c: finds messages that the model does not see any more ---- */
 
 typedef struct pal_recall {

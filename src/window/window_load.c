@@ -176,6 +176,9 @@ static pal_status read_marks(const pal_snapshot *snapshot, const pal_window *win
     if (window->assume_last || (!epoch.is_own && !window->system_exact))
         input->system = epoch.system;
     view->keeps_epoch = pal_window_same_tools(&epoch, window, arena);
+    view->epoch.notes = epoch.notes;
+    view->epoch.notes_more = epoch.notes_more;
+    view->epoch.notes_at = epoch.notes_at;
     if (window->assume_last || view->keeps_epoch) {
         input->tools = epoch.tools; /* the same bytes as in earlier requests */
         input->tools_len = epoch.tools_len;
@@ -336,6 +339,8 @@ pal_status pal_window_load(pal_store *store, const pal_window *window,
     if (status != PAL_OK)
         return status;
     status = load_messages(&snapshot, arena, &view, err);
+    if (status == PAL_OK && window->memory)
+        status = pal_window_notes(store, window, &snapshot.row.session, arena, &view, err);
     if (status != PAL_OK)
         return status;
     status = pal_window_finish(store, window, &view, err);

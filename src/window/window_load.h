@@ -14,7 +14,9 @@ typedef struct pal_window_view {
     pal_checkpoint_record record; /* record of the current checkpoint; number 0: none */
     pal_model model;
     const pal_sent *sent;   /* the request for the message window->at_seq; NULL: none is known */
-    bool keeps_epoch;       /* the current epoch has the window's tools */
+    bool keeps_epoch;       /* the current epoch has the window's tools, and its notes are sent */
+    pal_epoch_record epoch; /* record of the current epoch, or of the one that begins; without
+                               system text and tools */
     uint64_t pruned_tokens; /* tokens removed by the current prunes */
     bool is_tail_all;  /* there are no messages before the tail */
     bool is_recounted; /* the stored counts are not the model's, so they were counted again */
@@ -41,9 +43,9 @@ PAL_CHECKED pal_status pal_window_finish(
 void pal_window_force_cut(pal_context_input *input);
 
 /* Makes the mark of an epoch that begins with this window. Its kind is PAL_MARK_NONE if none is
- * needed: `keeps_epoch`, or the window has neither a system text nor tools. */
-PAL_CHECKED pal_status pal_window_epoch_mark(const pal_window *window, bool keeps_epoch,
-        pal_arena *arena, pal_mark *out_mark, pal_error *err);
+ * needed: the view keeps the epoch, or there are no system text, no tools and no memory. */
+PAL_CHECKED pal_status pal_window_epoch_mark(const pal_window *window,
+        const pal_window_view *view, pal_arena *arena, pal_mark *out_mark, pal_error *err);
 
 /* Loads the kept messages before `tail_seq`, in ascending order: pins and `keep_seqs`, with both
  * halves of their tool calls. */

@@ -56,16 +56,18 @@ pal_status pal_window_prune(pal_store *store, const pal_window *window, const pa
     return status;
 }
 
-pal_status pal_window_epoch_mark(const pal_window *window, bool keeps_epoch, pal_arena *arena,
-        pal_mark *out_mark, pal_error *err)
+pal_status pal_window_epoch_mark(const pal_window *window, const pal_window_view *view,
+        pal_arena *arena, pal_mark *out_mark, pal_error *err)
 {
-    pal_epoch_record record = {.system = window->system,
-            .is_own = window->system_exact,
-            .tools = (pal_tool *)window->tools,
-            .tools_len = window->tools_len};
+    pal_epoch_record record = view->epoch;
 
+    record.system = window->system;
+    record.is_own = window->system_exact;
+    record.tools = (pal_tool *)window->tools;
+    record.tools_len = window->tools_len;
     *out_mark = (pal_mark){0};
-    if (keeps_epoch || (window->system.len == 0 && window->tools_len == 0))
+    if (view->keeps_epoch ||
+            (window->system.len == 0 && window->tools_len == 0 && record.notes.len == 0))
         return PAL_OK;
     /* New tools break the cache anyway, so the current instructions are stored with them. */
     out_mark->kind = PAL_MARK_EPOCH;
@@ -78,7 +80,7 @@ pal_status pal_window_epoch(
     pal_mark mark;
     pal_active_marks active;
     pal_epoch_record epoch;
-    bool keeps_epoch = false;
+    pal_window_view view = {0};
     pal_status status =
             pal_store_active_marks(store, window->tenant, window->session, arena, &active, err);
 
@@ -88,9 +90,9 @@ pal_status pal_window_epoch(
         status = pal_window_epoch_read(&active.epoch, arena, &epoch, err);
         if (status != PAL_OK)
             return status;
-        keeps_epoch = pal_window_same_tools(&epoch, window, arena);
+        view.keeps_epoch = pal_window_same_tools(&epoch, window, arena);
     }
-    status = pal_window_epoch_mark(window, keeps_epoch, arena, &mark, err);
+    status = pal_window_epoch_mark(window, &view, arena, &mark, err);
     if (status != PAL_OK || mark.kind == PAL_MARK_NONE)
         return status;
     return add_mark(store, window, &mark, err);

@@ -297,6 +297,9 @@ static const pal_member epoch_members[] = {
         EPOCH("own", BOOL, is_own),
         {"tools", PAL_MEMBER_LIST, 1, .offset = offsetof(pal_epoch_record, tools),
                 .of = &tool_list},
+        EPOCH("notes", JSON, notes),
+        EPOCH("notes_more", U64, notes_more),
+        EPOCH("notes_at", I64, notes_at),
 };
 static const pal_member_table epoch_table = {epoch_members, LEN(epoch_members), NULL, NULL};
 

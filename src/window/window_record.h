@@ -52,6 +52,10 @@ typedef struct pal_epoch_record {
     bool is_own; /* a request brought this text: it is valid only for that request */
     pal_tool *tools;
     size_t tools_len;
+    pal_str notes; /* JSON array with the ids of the notes that it begins with; empty: it was made
+                      without the long-term memory */
+    uint64_t notes_more; /* notes that were not sent for lack of room */
+    int64_t notes_at;    /* when the notes were chosen */
 } pal_epoch_record;
 
 PAL_CHECKED pal_status pal_window_epoch_read(

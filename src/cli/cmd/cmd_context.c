@@ -13,13 +13,15 @@ typedef enum share {
     SHARE_SYSTEM,
     SHARE_TOOLS,
     SHARE_SUMMARY, /* summaries and notices */
+    SHARE_NOTES,
     SHARE_PINNED,
     SHARE_MESSAGES,
     SHARES,
 } share;
 
-static const char letters[SHARES] = {'s', 't', '=', 'p', '#'};
-static const char *const share_names[SHARES] = {"system", "tools", "summary", "pinned", "messages"};
+static const char letters[SHARES] = {'s', 't', '=', 'n', 'p', '#'};
+static const char *const share_names[SHARES] = {
+        "system", "tools", "summary", "notes", "pinned", "messages"};
 
 static size_t width_of(const pal_cli *cli)
 {
@@ -45,6 +47,9 @@ static share share_of(const pal_plan_item *item)
     case PAL_PLAN_ITEM_SUMMARY:
     case PAL_PLAN_ITEM_NOTICE:
         return SHARE_SUMMARY;
+    case PAL_PLAN_ITEM_NOTES:
+    case PAL_PLAN_ITEM_NOTE:
+        return SHARE_NOTES;
     default:
         return item->is_pinned ? SHARE_PINNED : SHARE_MESSAGES;
     }
@@ -178,6 +183,8 @@ static pal_str messages_text(pal_cli *cli, const pal_plan_item *first, const pal
 {
     static const char *const names[] = {"", "system", "tools", "summary", "notice", "created"};
     char text[64];
+    if (first->kind == PAL_PLAN_ITEM_NOTES || first->kind == PAL_PLAN_ITEM_NOTE)
+        return pal_str_of(first->kind == PAL_PLAN_ITEM_NOTES ? "notes" : "note");
     if (first->seq == 0 && first->kind < PAL_PLAN_ITEM_RANGE)
         return pal_str_of(names[first->kind]);
     if (first->first_seq == last->seq)

@@ -99,8 +99,8 @@ static pal_status session_erase(pal_cli *cli, void *values)
         return given->message.given ? ask_for_message(cli, given->message.value)
                                     : ask_for_yes(cli, &session);
     if (given->message.given)
-        status = pal_store_erase_message(cli->store, pal_cli_tenant(cli), session.id,
-                given->message.value, &erasure, &cli->err);
+        status = pal_note_erase_message(cli->store, pal_cli_tenant(cli), session.id,
+                given->message.value, &erasure, NULL, &cli->err);
     else
         status = pal_store_erase(cli->store, pal_cli_tenant(cli), session.id, &erasure, &cli->err);
     if (status == PAL_OK)

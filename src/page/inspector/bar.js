@@ -7,7 +7,8 @@ const BANDS_HEIGHT = 28;
 const THIN = 2; // pixels; thinner neighbors of a kind are drawn as one
 const OUT = new Set(['summarized', 'dropped']);
 
-export const KINDS = { system: 'System', tools: 'Tools', summary: 'Summary, notices', user: 'You',
+export const KINDS = { system: 'System', tools: 'Tools', summary: 'Summary, notices',
+    notes: 'Memory', user: 'You',
     assistant: 'Model', tool: 'Tool results' };
 export const isSent = (item) => !OUT.has(item.disposition);
 export const isChanged = (item) => ['pruned', 'repaired'].includes(item.disposition);
@@ -15,6 +16,8 @@ export const isChanged = (item) => ['pruned', 'repaired'].includes(item.disposit
 export function kindOf(item) {
     if (item.kind === 'summary' || item.kind === 'notice')
         return 'summary';
+    if (item.kind === 'notes' || item.kind === 'note')
+        return 'notes';
     if (item.kind === 'system' || item.kind === 'tools' || item.kind === 'range')
         return item.kind;
     return item.role;

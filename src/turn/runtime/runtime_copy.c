@@ -2,6 +2,7 @@
 #include "turn/runtime/runtime_copy.h"
 
 #include "base/text.h"
+#include "palaver/note.h"
 #include "dialect/native/native.h"
 
 static pal_part *copy_parts(pal_arena *arena, const pal_part *parts, size_t len)
@@ -288,6 +289,16 @@ static pal_agent_settings *copy_agents(
     return copy;
 }
 
+static const pal_memory_settings *copy_memory(
+        pal_arena *arena, const pal_memory_settings *settings)
+{
+    pal_memory_settings *copy = settings ? pal_arena_alloc(arena, sizeof(*copy)) : NULL;
+
+    if (copy)
+        *copy = *settings;
+    return copy;
+}
+
 pal_runtime_options pal_copy_options(pal_arena *arena, const pal_runtime_options *options)
 {
     pal_runtime_options copy = *options;
@@ -304,6 +315,7 @@ pal_runtime_options pal_copy_options(pal_arena *arena, const pal_runtime_options
     copy.system = pal_arena_copy(arena, options->system);
     copy.permissions = copy_rules(arena, options->permissions, options->permissions_len);
     copy.agents = copy_agents(arena, options->agents, options->agents_len);
+    copy.memory = copy_memory(arena, options->memory);
     copy.compaction_model = pal_arena_copy(arena, options->compaction_model);
     copy.compaction_prompt = pal_arena_copy(arena, options->compaction_prompt);
     copy.default_agent = pal_arena_copy(arena, options->default_agent);

@@ -365,6 +365,7 @@ pal_window pal_turn_settings_window(
             .family = pal_provider_family(provider, settings->model),
             .pruned_text = runtime->options.pruned_text,
             .pruned_user = runtime->options.pruned_user,
+            .memory = runtime->options.memory,
     };
 
     if (request->items_request.len && pal_provider_speaks_responses(provider)) {

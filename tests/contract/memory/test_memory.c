@@ -428,6 +428,51 @@ static void a_note_goes_with_its_session(void)
     CHECK_EQ(find(kept.id).state, PAL_NOTE_ACTIVE);
 }
 
+static pal_note quoted(pal_id session, uint64_t seq, const char *text, const char *quote)
+{
+    pal_note_request request = about(session, seq, text);
+
+    request.quote = S(quote);
+    return add(&request).note;
+}
+
+static void notes_go_with_their_message(void)
+{
+    pal_id session = chat_of("matrix", "direct:@ann:hs");
+    uint64_t first = say(session, "I sail on Sundays. I keep a quokka in Lisbon.");
+    uint64_t second = say(session, "As I said: I sail on Sundays.");
+    uint64_t third = say(session, "Yes, I keep a quokka.");
+    pal_note alone = quoted(session, first, "Lisbon is where I am.", "in Lisbon");
+    pal_note both = quoted(session, first, "I sail on Sundays.", "I sail on Sundays");
+    pal_note partly = quoted(session, first, "I keep a quokka in Lisbon.", "I keep a quokka in Lisbon");
+    pal_erase_result erasure = {0};
+    uint64_t notes = 0;
+    pal_note found;
+
+    CHECK_EQ(alone.state, PAL_NOTE_ACTIVE);
+    quoted(session, second, "I sail on Sundays.", "I sail on Sundays");
+    quoted(session, third, "I keep a quokka Lisbon.", "I keep a quokka");
+    CHECK_EQ(find(both.id).sources_len, 2);
+    CHECK_EQ(find(partly.id).sources_len, 2);
+    OK(pal_note_erase_message(
+            test.store, no_tenant(), session, first, &erasure, &notes, &test.err));
+    CHECK_EQ(notes, 2);
+    CHECK_EQ(erasure.records, 2);
+    CHECK_EQ(erasure.messages, 1);
+    GIVES(PAL_NOT_FOUND,
+            pal_note_find(test.store, no_tenant(), alone.id, test.arena, &found, &test.err));
+    GIVES(PAL_NOT_FOUND,
+            pal_note_find(test.store, no_tenant(), partly.id, test.arena, &found, &test.err));
+    found = find(both.id);
+    if (CHECK_EQ(found.sources_len, 1))
+        CHECK_EQ(found.sources[0].seq, second);
+    CHECK_STR(shown_in(session), "I sail on Sundays.");
+    OK(pal_note_erase_message(test.store, no_tenant(), session, first, NULL, &notes, &test.err));
+    CHECK_EQ(notes, 0);
+    GIVES(PAL_NOT_FOUND,
+            pal_note_erase_message(test.store, no_tenant(), session, 99, NULL, NULL, &test.err));
+}
+
 static void notes_are_erased_alone_and_by_subject(void)
 {
     pal_id ann = chat_of("matrix", "direct:@ann:hs"), bob = chat_of("matrix", "direct:@bob:hs");
@@ -480,6 +525,7 @@ int main(int argc, char **argv)
     RUN(tenants_are_separate);
     RUN(lists_have_pages_and_filters);
     RUN(a_note_goes_with_its_session);
+    RUN(notes_go_with_their_message);
     RUN(notes_are_erased_alone_and_by_subject);
     RUN(notes_survive_a_restart);
     return contract_end();

@@ -172,6 +172,7 @@ test('responses match /openapi.json', async (t) => {
     });
     await t.test('the end of a session', async () => {
         await call('importSessions', {}, [{ role: 'user', content: 'x' }]);
+        await call('eraseMessage', { id, seq: 1 });
         await call('deleteSession', { id });
         await call('restoreSession', { id });
         await call('eraseSession', { id });

@@ -273,7 +273,8 @@ static const pal_api_object limits_body = {
 
 static const pal_api_object item_body = {"PlanItem",
         .members = PAL_API_MEMBERS(
-                {"kind", PAL_API_WORD, .words = "system tools summary notice message range",
+                {"kind", PAL_API_WORD, .words = "system tools summary notice message range notes "
+                        "note",
                         .is_required = true},
                 {"disposition", PAL_API_WORD, .words = DISPOSITIONS, .is_required = true},
                 {"role", .type = PAL_API_TEXT},
@@ -285,6 +286,7 @@ static const pal_api_object item_body = {"PlanItem",
                 {"images", PAL_API_COUNT, .is_required = true},
                 {"pinned", .type = PAL_API_FLAG},
                 {"hash", .type = PAL_API_TEXT},
+                {"note", PAL_API_TEXT, .help = "id of the note"},
                 {"reason", PAL_API_TEXT, .is_required = true},
                 {"text", .type = PAL_API_TEXT})};
 

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
+#include "palaver/note.h"
 #include "server/api/api_object.h"
 #include "server/api/native/api_native.h"
 #include "server/api/native/api_turn.h"
@@ -431,27 +432,24 @@ static void erased(
     status = pal_api_ops_failure(ops, ops_len, status, err, &err);
     if (status != PAL_OK)
         pal_call_fail(call, status, err);
-    else if (ops[0].kind == PAL_OP_ERASE_MESSAGE)
-        put_erasure(call, ops[0].session, ops[0].u.erase_message.erasure);
     else
         put_erasure(call, ops[0].session, ops[0].u.erasure);
 }
 
 static pal_status erase_message(pal_call *call, pal_error *err)
 {
-    pal_erase_result *erasure = pal_arena_array(call->arena, 1, sizeof *erasure);
-    pal_op *op = pal_arena_array(call->arena, 1, sizeof *op);
+    pal_erase_result erasure = {0};
     pal_session session;
     uint64_t seq;
-    if (!erasure || !op)
-        return pal_arena_checked(call->arena, err);
     if (!pal_call_number(call->params[1], &seq))
         return pal_error_set(err, PAL_INVALID, "the path must have the seq of a message");
     pal_status status = pal_call_session(call, call->params[0], &session, err);
-    if (status != PAL_OK)
-        return status;
-    *op = pal_op_erase_message(call->caller.tenant, session.id, seq, erasure);
-    return pal_call_apply(call, op, 1, erased, err);
+    if (status == PAL_OK)
+        status = pal_note_erase_message(call->server->store, call->caller.tenant, session.id, seq,
+                &erasure, NULL, err);
+    if (status == PAL_OK)
+        put_erasure(call, session.id, &erasure);
+    return status;
 }
 
 static pal_status erase_session(pal_call *call, pal_error *err)
@@ -528,7 +526,8 @@ const pal_api_route pal_session_routes[] = {
                 {"eraseSession",
                         "erase a session for good, with everything derived from it", NULL, NULL,
                         &erasure_body, 200}},
-        {"POST", "/api/v1/sessions/{id}/messages/{seq}/erase", PAL_KEY_ADMIN, 0, erase_message,
+        {"POST", "/api/v1/sessions/{id}/messages/{seq}/erase", PAL_KEY_ADMIN, PAL_API_WORKER,
+                erase_message,
                 {"eraseMessage",
                         "erase the contents of a message, with everything derived from it", NULL,
                         NULL, &erasure_body, 200}},
