@@ -130,7 +130,8 @@ typedef struct pal_config_values {
     pal_config_server server;
     pal_config_limits limits;
     pal_config_recorder recorder;
-    PAL_RESERVED(15);
+    uint64_t store_cache; /* for pal_store_options.cache_bytes */
+    PAL_RESERVED(14);
 } pal_config_values;
 
 /* ---- Life cycle ---- */

@@ -8,6 +8,7 @@
 #define PAL_BLOB_BYTES_MAX (64u << 20)    /* default of pal_store_options.blob_bytes_max */
 #define PAL_BUSY_TIMEOUT_MS 30000         /* default of pal_store_options.busy_timeout_ms */
 #define PAL_READERS_MAX 8                 /* default of pal_store_options.readers_max */
+#define PAL_CACHE_BYTES (64u << 20)       /* default of pal_store_options.cache_bytes */
 
 #define PAL_TENANT_LEN_MAX 128            /* bytes of a tenant's name */
 #define PAL_KEY_LEN_MAX 1024              /* bytes of a key or an alias */

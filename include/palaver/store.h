@@ -58,6 +58,8 @@ typedef struct pal_store pal_store;
 typedef void (*pal_store_on_call)(
         const char *call, size_t ops, int64_t duration_us, pal_status status, void *user);
 
+#define PAL_CACHE_BYTES_NONE UINT64_MAX /* pal_store_options.cache_bytes: no memory */
+
 /* Options of a store. A member that is zero means the default in its comment. */
 typedef struct pal_store_options {
     uint64_t message_bytes_max; /* maximum size of a message in its stored form; 16 MiB */
@@ -78,7 +80,9 @@ typedef struct pal_store_options {
     uint64_t upgrade; /* not 0: upgrade the schema of a PostgreSQL store, while other programs use
                          it; otherwise an older schema is refused. Other stores are upgraded
                          whenever they are opened for writing */
-    PAL_RESERVED(7);
+    uint64_t cache_bytes; /* memory for recently used sessions of an SQLite store; 64 MiB.
+                             PAL_CACHE_BYTES_NONE: nothing is kept */
+    PAL_RESERVED(6);
 } pal_store_options;
 
 /* Turns off SQLite's memory statistics for the whole process. SQLite otherwise takes a process-wide

@@ -46,7 +46,10 @@ typedef struct pal_store_stats {
     uint64_t commits; /* commits through this pal_store */
     uint64_t ops;     /* operations in those commits */
     uint64_t is_estimated; /* 1: sessions, messages, blobs, their bytes and tenants are not exact */
-    PAL_RESERVED(7);
+    uint64_t cache_hits;   /* reads that this pal_store answered from memory */
+    uint64_t cache_misses; /* the same, from the backend */
+    uint64_t cache_bytes;  /* memory that recently used sessions take */
+    PAL_RESERVED(4);
 } pal_store_stats;
 
 /* Counts what is stored, over all tenants. This is cheap for a store of any size: the counts are

@@ -25,7 +25,8 @@ static pal_status open_engine(
         pal_binding *binding, const pal_config *config, const char *store, pal_error *err)
 {
     const pal_config_values *values = pal_config_get(config);
-    pal_store_options store_options = {.sessions_max = values->limits.sessions_per_tenant};
+    pal_store_options store_options = {.sessions_max = values->limits.sessions_per_tenant,
+            .cache_bytes = values->store_cache > 0 ? values->store_cache : PAL_CACHE_BYTES_NONE};
     pal_runtime_options options = {0};
     pal_status status =
             pal_models_new(values->model_rules, values->models_len, &binding->models, err);

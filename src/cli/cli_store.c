@@ -54,8 +54,11 @@ pal_status pal_cli_store_open(pal_cli *cli, pal_cli_access access)
             .trace_user = cli->store_trace_user,
             .upgrade = cli->store_upgrade,
     };
-    if (cli->config)
-        options.sessions_max = pal_config_get(cli->config)->limits.sessions_per_tenant;
+    if (cli->config) {
+        const pal_config_values *values = pal_config_get(cli->config);
+        options.sessions_max = values->limits.sessions_per_tenant;
+        options.cache_bytes = values->store_cache > 0 ? values->store_cache : PAL_CACHE_BYTES_NONE;
+    }
     const char *path = pal_cli_store_path(cli->store_url);
     pal_status status = PAL_OK;
     if (path && access != PAL_CLI_CREATE) {

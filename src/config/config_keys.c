@@ -15,6 +15,7 @@
 #define DURATION_MS_MAX (3650 * DAY_MS)
 #define PROMPT_LEN_MAX (64u << 10)
 #define MODELS_MAX 10000u
+#define STORE_CACHE_MAX (1ull << 40)
 
 static const char *const dimension_words[] = {"space", "chat", "topic", "sender", NULL};
 static const char *const dm_scope_words[] = {
@@ -301,6 +302,9 @@ const pal_config_row pal_config_rows[] = {
                 .max = PAL_ROUTE_ID_LEN_MAX, .is_derived = true,
                 .help = "where conversations are stored: sqlite:PATH, postgres://..., jsonl:DIR or "
                         "memory:"},
+        {"store_cache", PAL_CONFIG_COUNT, TOP(values.store_cache), "67108864",
+                .max = STORE_CACHE_MAX,
+                .help = "bytes of memory for recently used sessions of an SQLite store; 0: none"},
         {"provider", PAL_CONFIG_TEXT, TOP(provider), "", .max = PAL_LABEL_LEN_MAX,
                 .help = "the default provider: a name from providers, or a kind; empty: the first"},
         {"provider_url", PAL_CONFIG_HTTP_URL, TOP(provider_url), "", .max = PAL_ROUTE_ID_LEN_MAX,

@@ -16,6 +16,7 @@
 #include "dialect/native/native.h"
 #include "message/message_check.h"
 #include "palaver/limits.h"
+#include "store/cache/cache.h"
 #include "store/store_copy.h"
 #include "store/store_front.h"
 
@@ -87,6 +88,10 @@ static pal_store_options options_with_defaults(const pal_store_options *options)
         filled.busy_timeout_ms = PAL_BUSY_TIMEOUT_MS;
     if (filled.readers_max == 0)
         filled.readers_max = PAL_READERS_MAX;
+    if (filled.cache_bytes == 0)
+        filled.cache_bytes = PAL_CACHE_BYTES;
+    if (filled.cache_bytes == PAL_CACHE_BYTES_NONE)
+        filled.cache_bytes = 0;
     if (!filled.encoding && !filled.estimate)
         filled.encoding = pal_encoding_find(pal_str_of("o200k_base"));
     if (filled.estimate)
@@ -124,6 +129,8 @@ pal_status pal_store_open(
     if (status == PAL_OK && store->options.trace)
         status = pal_store_trace_open(store->engine, &store->options, &store->engine, err);
     if (status == PAL_OK)
+        status = pal_cache_open(store->engine, store->options.cache_bytes, err);
+    if (status == PAL_OK)
         status = pal_writer_open(&store->engine, &store->writer, err);
     if (status != PAL_OK) {
         pal_store_close(store);
@@ -143,8 +150,10 @@ void pal_store_close(pal_store *store)
     if (!store)
         return;
     pal_writer_close(store->writer);
-    if (store->engine)
+    if (store->engine) {
+        pal_cache_close(store->engine);
         store->engine->backend->close(store->engine);
+    }
     pthread_rwlock_destroy(&store->watch_lock);
     pal_free(store);
 }
@@ -359,6 +368,7 @@ pal_status pal_store_stat(
         pal_store *store, pal_arena *arena, pal_store_stats *out_stats, pal_error *err)
 {
     pal_writer_counts counts = pal_writer_count(store->writer);
+    pal_cache_counts cache = pal_cache_count(store->engine);
     pal_store_stats stats = {0};
     pal_status status = store->engine->backend->stat(store->engine, &stats, err);
 
@@ -369,6 +379,9 @@ pal_status pal_store_stat(
         return pal_arena_checked(arena, err);
     stats.commits = counts.commits;
     stats.ops = counts.ops;
+    stats.cache_hits = cache.hits;
+    stats.cache_misses = cache.misses;
+    stats.cache_bytes = cache.bytes;
     *out_stats = stats;
     return PAL_OK;
 }

@@ -530,6 +530,11 @@ typedef pal_status pal_stat_fn(pal_engine *engine, pal_store_stats *out_stats, p
  * wait for longer than about a second. */
 typedef pal_status pal_ready_fn(pal_engine *engine, pal_error *err);
 
+/* Returns a number that changes whenever the stored data was changed by anybody but apply() of this
+ * engine, before the one who changed it can know that it did. 0: it cannot be told at this moment.
+ * Called before every read, so it must cost little. */
+typedef uint64_t pal_outside_fn(pal_engine *engine);
+
 /* Returns how often the engine found that acknowledged writes were gone. Does not block. */
 typedef uint64_t pal_went_back_fn(pal_engine *engine);
 
@@ -573,6 +578,7 @@ typedef struct pal_store_backend {
     pal_blob_ahead_fn *blob_ahead;   /* writing takes a connection that others wait for */
     pal_now_ms_fn *now_ms;           /* the store's users may run on several machines */
     pal_ready_fn *ready;
+    pal_outside_fn *outside; /* recently used sessions are kept in memory by the front */
     pal_went_back_fn *went_back; /* the stored data is replicated */
     pal_schema_read_fn *schema_read; /* the stored data has a version; a wrapper needs none */
     pal_check_fn *check;
@@ -581,6 +587,7 @@ typedef struct pal_store_backend {
 /* The first member of the struct of every backend. */
 struct pal_engine {
     const pal_store_backend *backend;
+    struct pal_cache *cache; /* set by the front; NULL: nothing is kept in memory */
 };
 
 /* Returns the present time for decisions about the engine's data. */

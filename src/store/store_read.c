@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "message/message_check.h"
 #include "palaver/limits.h"
+#include "store/cache/cache.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
 #include "store/store_snapshot.h"
@@ -232,7 +233,7 @@ static pal_status read_body(const pal_snapshot *snapshot, pal_arena *arena, pal_
             .wanted = PAL_MARKS_WHOLE};
     pal_mark *found;
     size_t len;
-    pal_status status = engine->backend->mark_list(engine, &scan, arena, &found, &len, err);
+    pal_status status = pal_cache_mark_list(engine, &scan, arena, &found, &len, err);
 
     if (status == PAL_OK && len > 0)
         mark->body = found[0].body;

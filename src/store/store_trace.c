@@ -163,6 +163,13 @@ static int64_t trace_now_ms(pal_engine *engine)
     return inner->backend->now_ms(inner);
 }
 
+static uint64_t trace_outside(pal_engine *engine)
+{
+    pal_engine *inner = ((tracer *)engine)->inner;
+
+    return inner->backend->outside(inner);
+}
+
 static uint64_t trace_went_back(pal_engine *engine)
 {
     pal_engine *inner = ((tracer *)engine)->inner;
@@ -210,6 +217,7 @@ static const pal_store_backend trace_table = {
         .blob_ahead = trace_blob_ahead,
         .now_ms = trace_now_ms,
         .ready = trace_ready,
+        .outside = trace_outside,
         .went_back = trace_went_back,
         .check = trace_check,
 };
@@ -229,6 +237,8 @@ pal_status pal_store_trace_open(pal_engine *inner, const pal_store_options *opti
         self->table.check = NULL;
     if (!inner->backend->ready)
         self->table.ready = NULL;
+    if (!inner->backend->outside)
+        self->table.outside = NULL;
     if (!inner->backend->went_back)
         self->table.went_back = NULL;
     if (!inner->backend->session_ahead)

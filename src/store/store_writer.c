@@ -25,6 +25,7 @@
 
 #include "base/memory.h"
 #include "base/queue.h"
+#include "store/cache/cache.h"
 
 /* A task with a waiting caller. It lives on the caller's stack and has no `done`. */
 typedef struct request {
@@ -80,7 +81,7 @@ static void apply(pal_writer *writer, pal_work *works, size_t works_len)
     pal_engine *engine = *writer->engine;
 
     pthread_mutex_lock(&writer->lock);
-    engine->backend->apply(engine, works, works_len);
+    pal_cache_apply(engine, works, works_len);
     pthread_mutex_unlock(&writer->lock);
     note_failure(writer, works, works_len);
     atomic_fetch_add_explicit(&writer->commits, 1, memory_order_relaxed);

@@ -112,11 +112,17 @@ int contract_end(void)
     return tap_done();
 }
 
+/* PAL_TEST_CACHE=off: nothing is kept in memory, unless the test itself wants it. */
 void contract_open_with(const pal_store_options *options)
 {
+    pal_store_options own = options ? *options : (pal_store_options){0};
+    const char *cache = getenv("PAL_TEST_CACHE");
+
+    if (cache && strcmp(cache, "off") == 0 && own.cache_bytes == 0)
+        own.cache_bytes = PAL_CACHE_BYTES_NONE;
     pal_store_close(test.store);
     test.store = NULL;
-    if (!GIVES(PAL_OK, pal_store_open(test.url, options, &test.store, &test.err))) {
+    if (!GIVES(PAL_OK, pal_store_open(test.url, &own, &test.store, &test.err))) {
         printf("Bail out! no store\n");
         exit(1);
     }

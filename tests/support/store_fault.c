@@ -186,6 +186,14 @@ static pal_status fault_check(pal_engine *engine, bool repair, pal_row_check row
     PASS(check(self->inner, repair, row_check, sink, progress, user, err));
 }
 
+/* Not counted: it cannot fail. */
+static uint64_t fault_outside(pal_engine *engine)
+{
+    fault_engine *self = (fault_engine *)engine;
+
+    return self->inner->backend->outside(self->inner);
+}
+
 pal_status store_fault_install(pal_store *store, const store_fault *fault)
 {
     pal_engine **engine = pal_store_engine(store);
@@ -217,9 +225,12 @@ pal_status store_fault_install(pal_store *store, const store_fault *fault)
             .record_list = fault_record_list,
             .blob_get = fault_blob_get,
             .stat = fault_stat,
+            .outside = self->inner->backend->outside ? fault_outside : NULL,
             .check = self->inner->backend->check ? fault_check : NULL,
     };
     self->base.backend = &self->table;
+    self->base.cache = self->inner->cache;
+    self->inner->cache = NULL;
     *engine = &self->base;
     return PAL_OK;
 }

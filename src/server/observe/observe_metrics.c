@@ -59,6 +59,7 @@ struct pal_metrics {
     counter erased;
     pthread_mutex_t sessions_lock; /* guards the members below */
     uint64_t sessions_active, sessions_trash, sessions_quarantined;
+    uint64_t cache_hits, cache_misses, cache_bytes;
     int64_t sessions_until_us; /* monotonic time; the counts are valid until then */
 };
 
@@ -260,6 +261,9 @@ static void count_sessions(const pal_server *server)
         metrics->sessions_active = stats.sessions_active;
         metrics->sessions_trash = stats.sessions_trash;
         metrics->sessions_quarantined = stats.sessions_quarantined;
+        metrics->cache_hits = stats.cache_hits;
+        metrics->cache_misses = stats.cache_misses;
+        metrics->cache_bytes = stats.cache_bytes;
         int64_t after = pal_clock_monotonic_us();
         metrics->sessions_until_us = after + SESSIONS_COUNT_REST * (after - before);
     }
@@ -278,6 +282,12 @@ static void put_sessions(pal_buf *buf, const pal_server *server)
     pal_buf_format(buf, "%s{state=\"trash\"} %" PRIu64 "\n", name, metrics->sessions_trash);
     pal_buf_format(
             buf, "%s{state=\"quarantined\"} %" PRIu64 "\n", name, metrics->sessions_quarantined);
+    put(buf, "palaver_store_cache_hits_total", "counter",
+            "Reads that were answered from the memory for recently used sessions.",
+            metrics->cache_hits);
+    put(buf, "palaver_store_cache_misses_total", "counter",
+            "Reads of sessions that were not in that memory.", metrics->cache_misses);
+    put(buf, "palaver_store_cache_bytes", "gauge", "Size of that memory.", metrics->cache_bytes);
     pthread_mutex_unlock(&metrics->sessions_lock);
     put(buf, "palaver_sessions_expired_total", "counter",
             "Expired sessions that the cleanup moved to the trash.",

@@ -148,6 +148,7 @@ static pal_status watch_wal(pal_sqlite *self, pal_error *err)
         return status;
     pal_wal_keeper_watch(self);
     pal_sqlite_file_watch(self);
+    pal_sqlite_outside_watch(self);
     return PAL_OK;
 }
 
@@ -212,6 +213,7 @@ static void sqlite_close(pal_engine *engine)
     pal_sql_close(&self->writer);
     pal_sqlite_heads_free(&self->writer);
     pal_wal_gather_done(&self->gather);
+    pal_sqlite_outside_done(self);
     pthread_mutex_destroy(&self->writer_lock);
     pthread_cond_destroy(&self->reader_idle);
     pthread_mutex_destroy(&self->readers_lock);
@@ -233,6 +235,7 @@ static pal_sqlite *sqlite_new(const char *location, const pal_store_options *opt
     pthread_mutex_init(&self->readers_lock, NULL);
     pthread_cond_init(&self->reader_idle, NULL);
     pal_wal_keeper_init(self);
+    pal_sqlite_outside_init(self);
     self->path = pal_malloc(len + 1);
     self->readers = pal_calloc(options->readers_max, sizeof(*self->readers));
     self->reader_taken = pal_calloc(options->readers_max, sizeof(*self->reader_taken));
@@ -293,5 +296,6 @@ const pal_store_backend pal_store_sqlite = {
         .export_scan = pal_sqlite_export_scan,
         .schema_read = pal_sqlite_schema_read,
         .ready = pal_sqlite_ready,
+        .outside = pal_sqlite_outside,
         .check = pal_sqlite_check,
 };

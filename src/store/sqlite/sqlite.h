@@ -6,6 +6,7 @@
  * sqlite_sql.c     connections and prepared statements
  * sqlite_wal.c     keeps the WAL short
  * sqlite_gather.c  lets a commit reach the WAL in one write
+ * sqlite_outside.c notices commits of other processes
  * sqlite_apply.c   runs a batch as one transaction
  * sqlite_session.c operations on sessions
  * sqlite_heads.c   the tenant and the head of the session of an operation
@@ -57,6 +58,8 @@ typedef struct pal_wal_keeper {
     pal_sql_conn conn; /* used by the thread only */
 } pal_wal_keeper;
 
+#define PAL_WAL_FRAME_HEAD 24 /* bytes before the page of a frame in the WAL */
+
 /* The VFS of the writer's connection, and data that SQLite has written to the WAL and that is held
  * back until it must be in the file. */
 typedef struct pal_wal_gather {
@@ -67,8 +70,22 @@ typedef struct pal_wal_gather {
     char *kept;   /* NULL until the first write */
     int len;
     int failure;      /* the error of a failed write; kept until the transaction is rolled back */
+    bool has_frame;   /* the transaction has written a frame; set to false by sqlite_outside.c */
+    char frame[PAL_WAL_FRAME_HEAD]; /* the head of the last frame */
     sqlite3_int64 at; /* offset in the file where `kept` belongs */
 } pal_wal_gather;
+
+#define PAL_SQLITE_INDEX_WORDS 12 /* the words of the shared memory that describe a commit */
+
+/* The last commit, as far as this engine knows. */
+typedef struct pal_sqlite_outside_state {
+    const volatile uint32_t *index; /* the shared memory of the WAL; NULL: cannot be read */
+    pthread_mutex_t lock;           /* held while the members below change */
+    bool is_writing;                /* the writer is in a transaction */
+    atomic_uint changes;            /* odd while `known` and `number` change */
+    _Atomic uint32_t known[PAL_SQLITE_INDEX_WORDS];
+    _Atomic uint64_t number; /* changes whenever somebody else has committed */
+} pal_sqlite_outside_state;
 
 #define PAL_SQLITE_PATH_SIZE 4096
 #define PAL_SQLITE_WATCHED 3 /* the database, its WAL and its shared memory */
@@ -94,6 +111,7 @@ struct pal_sqlite {
     bool *reader_taken;
     pal_wal_keeper keeper;
     pal_wal_gather gather; /* for the writer's connection */
+    pal_sqlite_outside_state outside;
     bool has_search;       /* false if the file has version 1 and is opened read-only */
     bool has_records;      /* false if the file has version 2 or less and is opened read-only */
     pal_watched_file watched[PAL_SQLITE_WATCHED];
@@ -131,6 +149,17 @@ const char *pal_wal_gather_register(pal_wal_gather *self);
 void pal_wal_gather_watch(pal_wal_gather *self, sqlite3 *db);
 /* Unregisters the VFS and frees the buffer. Call it after the writer is closed. */
 void pal_wal_gather_done(pal_wal_gather *self);
+
+/* ---- sqlite_outside.c ---- */
+
+void pal_sqlite_outside_init(pal_sqlite *self);
+void pal_sqlite_outside_done(pal_sqlite *self);
+/* Finds the shared memory. The writer must be open, and must have read from the WAL. */
+void pal_sqlite_outside_watch(pal_sqlite *self);
+/* Call it at the beginning of a transaction, when the write lock is held. */
+void pal_sqlite_outside_begin(pal_sqlite *self);
+/* Call it after the transaction has ended. */
+void pal_sqlite_outside_end(pal_sqlite *self, bool is_committed);
 
 /* ---- sqlite_schema.c ---- */
 
@@ -340,6 +369,7 @@ pal_export_scan_fn pal_sqlite_export_scan;
 pal_schema_read_fn pal_sqlite_schema_read;
 pal_stat_fn pal_sqlite_stat;
 pal_ready_fn pal_sqlite_ready;
+pal_outside_fn pal_sqlite_outside;
 pal_check_fn pal_sqlite_check;
 
 /* Opens a connection to the engine's file with all settings. `vfs` NULL: the default VFS. Close the

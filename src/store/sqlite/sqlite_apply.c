@@ -202,6 +202,7 @@ static bool run_batch(pal_sqlite *self, pal_work *works, size_t works_len, bool 
         return true;
     }
     pal_sqlite_heads_begin(conn);
+    pal_sqlite_outside_begin(self);
     memset(&conn->counts, 0, sizeof(conn->counts));
     for (size_t i = 0, len; i < works_len && !conn->failed; i += len) {
         len = works[i].all_len > 1 ? pal_work_group_len(&works[i], works_len - i) : 1;
@@ -216,6 +217,7 @@ static bool run_batch(pal_sqlite *self, pal_work *works, size_t works_len, bool 
         sql = pal_sql_start(conn, PAL_SQL_COMMIT);
         if (pal_sql_run(&sql, &err) == PAL_OK) {
             pal_sqlite_heads_committed(conn);
+            pal_sqlite_outside_end(self, true);
             return true;
         }
     }
@@ -223,6 +225,7 @@ static bool run_batch(pal_sqlite *self, pal_work *works, size_t works_len, bool 
         pal_work_fail_all(works, works_len, failure_of(works, works_len, &err));
     forget(conn);
     roll_back(conn);
+    pal_sqlite_outside_end(self, false);
     return is_group;
 }
 

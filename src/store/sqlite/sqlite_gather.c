@@ -23,7 +23,7 @@
 #include "base/memory.h"
 #include "store/sqlite/sqlite.h"
 
-#define FRAME_BYTES (24 + 4096)
+#define FRAME_BYTES (PAL_WAL_FRAME_HEAD + 4096)
 #define KEPT_BYTES_MAX (31 * FRAME_BYTES) /* less than the 128 KiB that SQLite's own files take at
                                              once */
 
@@ -62,6 +62,10 @@ static int wal_write(sqlite3_file *file, const void *data, int len, sqlite3_int6
     sqlite3_file *real = real_of(file);
     int code = self->failure;
 
+    if (len == PAL_WAL_FRAME_HEAD) {
+        memcpy(self->frame, data, PAL_WAL_FRAME_HEAD);
+        self->has_frame = true;
+    }
     if (at != self->at + self->len || len > KEPT_BYTES_MAX - self->len)
         code = write_kept(file);
     if (code != SQLITE_OK)

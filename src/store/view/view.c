@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "dialect/native/native.h"
 #include "palaver/limits.h"
+#include "store/cache/cache.h"
 #include "store/view/view_chain.h"
 
 pal_status pal_view_session(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
@@ -24,13 +25,11 @@ pal_status pal_view_session(pal_engine *engine, pal_str tenant, pal_id id, pal_a
 pal_status pal_view_session_ahead(pal_engine *engine, pal_str tenant, pal_id id,
         const pal_ahead_wants *wants, pal_arena *arena, pal_session_row *out_row, pal_error *err)
 {
-    pal_str name = pal_str_make((const char *)id.bytes, sizeof(id.bytes));
     bool reads_ahead = wants && wants->rows_max > 0 && engine->backend->session_ahead;
     pal_session_row row;
     pal_status status = reads_ahead
             ? engine->backend->session_ahead(engine, tenant, id, wants, arena, &row, err)
-            : engine->backend->session_find(
-                      engine, tenant, PAL_SESSION_BY_ID, name, arena, &row, err);
+            : pal_cache_session_find(engine, tenant, id, arena, &row, err);
 
     if (status == PAL_NOT_FOUND || (status == PAL_OK && row.session.state == PAL_SESSION_ERASED)) {
         char text[PAL_ID_TEXT_SIZE];
@@ -208,7 +207,7 @@ static pal_status scan_rows(pal_engine *engine, pal_handle handle, uint64_t firs
             .last_seq = last,
             .descending = descending,
             .rows_hint = limit > state->len ? limit - state->len + 1 : 0};
-    pal_status status = engine->backend->row_scan(engine, &scan, load_row, state, err);
+    pal_status status = pal_cache_row_scan(engine, &scan, load_row, state, err);
 
     return status != PAL_OK ? status : state->status;
 }

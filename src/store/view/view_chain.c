@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "palaver/limits.h"
+#include "store/cache/cache.h"
 
 pal_chain_level pal_chain_start(const pal_session_row *session)
 {
@@ -30,9 +31,8 @@ pal_status pal_chain_up(pal_engine *engine, pal_chain_level *at, pal_arena *aren
     pal_chain_level up = {.last_seq = at->row.session.fork_seq,
             .below_seq = at->row.session.fork_seq,
             .number_max = at->row.session.fork_mark};
-    pal_str name = pal_str_make((const char *)parent.bytes, sizeof(parent.bytes));
-    pal_status status = engine->backend->session_find(
-            engine, at->row.session.tenant, PAL_SESSION_BY_ID, name, arena, &up.row, err);
+    pal_status status = pal_cache_session_find(
+            engine, at->row.session.tenant, parent, arena, &up.row, err);
 
     if (status == PAL_NOT_FOUND) {
         char text[PAL_ID_TEXT_SIZE];
@@ -82,7 +82,7 @@ pal_status pal_chain_marks(pal_engine *engine, const pal_chain_level *at, pal_ma
     *out_len = 0;
     if (at->row.mark_number == 0 || at->number_max == 0)
         return PAL_OK;
-    status = engine->backend->mark_list(engine, &scan, arena, &marks, &len, err);
+    status = pal_cache_mark_list(engine, &scan, arena, &marks, &len, err);
     if (status != PAL_OK)
         return status;
     if (!past)

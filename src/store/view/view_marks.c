@@ -21,6 +21,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "store/cache/cache.h"
 #include "store/view/view_active_marks.h"
 #include "store/view/view_chain.h"
 
@@ -382,7 +383,7 @@ static pal_status read_body(pal_engine *engine, const pal_owned_mark *from, pal_
     *out_mark = from->mark;
     if (from->mark.number == 0)
         return PAL_OK;
-    status = engine->backend->mark_list(engine, &scan, arena, &marks, &len, err);
+    status = pal_cache_mark_list(engine, &scan, arena, &marks, &len, err);
     if (status != PAL_OK)
         return status;
     /* Only an erasure in between can remove a mark. */
