@@ -11,6 +11,7 @@
 #define DAY_MS (24ull * 3600 * SECOND_MS)
 #define TIMEOUT_MS_MAX (365 * DAY_MS)
 #define COUNT_MAX 1000000u
+#define TOKENS_MAX 1000000000u
 #define RETRIES_MAX 100u
 #define BYTES_MIN 1024u
 #define BYTES_MAX (1ull << 40)
@@ -218,6 +219,19 @@ const pal_config_row pal_config_memory_rows[] = {
         {"idle", PAL_CONFIG_DURATION, MEMORY(idle_ms), "60m", .min = MINUTE_MS,
                 .max = TIMEOUT_MS_MAX,
                 .help = "after a pause of this length, a request begins with the newest notes"},
+        {"model", PAL_CONFIG_TEXT, MEMORY(model), "", .max = PAL_MODEL_LEN_MAX,
+                .help = "model that proposes notes in the background; empty: none are proposed"},
+        {"tokens_per_day", PAL_CONFIG_COUNT, MEMORY(tokens_per_day), "300000", .min = 1,
+                .max = TOKENS_MAX,
+                .help = "tokens that this may take of one tenant in 24 hours"},
+        {"run_messages", PAL_CONFIG_COUNT32, MEMORY(run_messages), "12", .min = 1,
+                .max = COUNT_MAX, .help = "user messages after which a session is read soon"},
+        {"run_quiet", PAL_CONFIG_DURATION, MEMORY(quiet_ms), "2m", .min = 1,
+                .max = TIMEOUT_MS_MAX,
+                .help = "how long a session must be quiet before it is read then"},
+        {"run_idle", PAL_CONFIG_DURATION, MEMORY(run_idle_ms), "30m", .min = 1,
+                .max = TIMEOUT_MS_MAX,
+                .help = "how long a session with fewer messages must be quiet before it is read"},
         {0},
 };
 

@@ -579,3 +579,54 @@ pal_status pal_gate_is_quoted(
     pal_free(g);
     return PAL_OK;
 }
+
+bool pal_gate_has_quote(pal_str text, pal_str quote)
+{
+    pal_gate_message message = {.text = text};
+    pal_gate_case proposal = {.quote = quote, .messages = &message, .messages_len = 1};
+    pal_gate_result result = {.outcome = PAL_GATE_ACTIVE};
+    gate *g = pal_calloc(1, sizeof(*g));
+    bool is_said;
+
+    if (!g)
+        return false;
+    g->proposal = &proposal;
+    g->result = &result;
+    is_said = !is_not_said(g) && !g->has_no_memory;
+    pal_free(g);
+    return is_said;
+}
+
+pal_status pal_gate_says_same(pal_str a, pal_str b, bool *out_is_same, pal_error *err)
+{
+    gate *g = pal_calloc(1, sizeof(*g));
+    bool has_no_memory;
+
+    if (!g)
+        return pal_no_memory(err);
+    read_words(g, a, &g->text);
+    *out_is_same = count_negations(a) == count_negations(b) &&
+            same_percent(g, &g->text, b) >= SAME_PERCENT;
+    has_no_memory = g->has_no_memory;
+    pal_free(g);
+    return has_no_memory ? pal_no_memory(err) : PAL_OK;
+}
+
+pal_status pal_gate_may_retract(pal_str note, pal_str source, pal_str quote, bool *out_is_said,
+        bool *out_is_about, pal_error *err)
+{
+    gate *g = pal_calloc(1, sizeof(*g));
+    bool has_no_memory, is_about = false;
+
+    if (!g)
+        return pal_no_memory(err);
+    *out_is_said = pal_gate_has_quote(source, quote);
+    read_words(g, note, &g->text);
+    mark_words(g, quote, &g->text);
+    for (size_t i = 0; i < g->text.len; i++)
+        is_about |= g->text.items[i].is_found && is_content(&g->text.items[i]);
+    *out_is_about = is_about;
+    has_no_memory = g->has_no_memory;
+    pal_free(g);
+    return has_no_memory ? pal_no_memory(err) : PAL_OK;
+}

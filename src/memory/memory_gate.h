@@ -57,6 +57,16 @@ typedef struct pal_gate_result {
 PAL_CHECKED pal_status pal_gate_judge(
         const pal_gate_case *proposal, pal_gate_result *out_result, pal_error *err);
 
+/* Returns whether the quote occurs in the text, by the rule `not_said`. False if there is no
+ * memory. */
+bool pal_gate_has_quote(pal_str text, pal_str quote);
+/* Returns whether two notes say the same, by the rule `support`. */
+PAL_CHECKED pal_status pal_gate_says_same(pal_str a, pal_str b, bool *out_is_same, pal_error *err);
+/* Returns whether the source has the quote, and whether the quote shares a word with the note that
+ * is taken back. */
+PAL_CHECKED pal_status pal_gate_may_retract(pal_str note, pal_str source, pal_str quote,
+        bool *out_is_said, bool *out_is_about, pal_error *err);
+
 /* Returns whether every longer word, every number and every character of a script without spaces of
  * the text occurs in one of the quotes. */
 PAL_CHECKED pal_status pal_gate_is_quoted(

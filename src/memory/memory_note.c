@@ -1,4 +1,4 @@
-/* memory_note.c - adds, reads and changes notes.
+/* memory_note.c - reads, changes and erases notes.
  *
  * Every change is one commit. A note is written only if it still has the version that was read, so
  * of two changes at the same time one fails with PAL_CONFLICT. If a note supersedes another one,
@@ -8,17 +8,13 @@
 
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/json/json.h"
 #include "base/text.h"
-#include "memory/memory_gate.h"
+#include "palaver/store_admin.h"
 #include "store/search/search_rank.h"
 
-#define MESSAGE_TEXT_MAX ((size_t)64 << 20)
+/* ---- Checks and commits ---- */
 
-/* ---- Checks ---- */
-
-static pal_status too_long(const char *name, pal_str text, size_t max, pal_error *err)
+pal_status pal_note_check_len(const char *name, pal_str text, size_t max, pal_error *err)
 {
     if (text.len <= max)
         return PAL_OK;
@@ -32,9 +28,9 @@ static bool is_subject(pal_str text)
             pal_text_begins(text, "room:") || pal_text_begins(text, "session:");
 }
 
-static pal_status check_subject(const char *name, pal_str text, pal_error *err)
+pal_status pal_note_check_subject(const char *name, pal_str text, pal_error *err)
 {
-    pal_status status = too_long(name, text, PAL_NOTE_SUBJECT_LEN_MAX, err);
+    pal_status status = pal_note_check_len(name, text, PAL_NOTE_SUBJECT_LEN_MAX, err);
 
     if (status != PAL_OK || text.len == 0 || (is_subject(text) && !pal_text_has_control(text)))
         return status;
@@ -43,223 +39,7 @@ static pal_status check_subject(const char *name, pal_str text, pal_error *err)
             PAL_EXCERPT(text, 80));
 }
 
-static pal_status check_request(const pal_note_request *request, pal_error *err)
-{
-    pal_status status;
-
-    if (pal_text_is_blank(request->text))
-        return pal_error_set(err, PAL_INVALID, "'text' is missing; send one sentence");
-    if (request->kind == PAL_NOTE_KIND_NONE || request->kind > PAL_NOTE_CONTEXT)
-        return pal_error_set(err, PAL_INVALID, "'kind' is missing; send fact, preference, "
-                "instruction, event or context");
-    if (request->by == PAL_NOTE_BY_NONE || request->by > PAL_NOTE_BY_ADMIN)
-        return pal_error_set(err, PAL_INVALID, "'by' is not a value of pal_note_by");
-    if (request->expires_at < 0)
-        return pal_error_set(err, PAL_INVALID, "'expires_at' is before 1970");
-    if (request->by != PAL_NOTE_BY_ADMIN && request->circle.len > 0)
-        return pal_error_set(err, PAL_DENIED, "only an admin can choose the circle of a note");
-    if (pal_id_is_none(request->session) && request->by != PAL_NOTE_BY_ADMIN)
-        return pal_error_set(err, PAL_DENIED,
-                "no_source: a note needs a message as its source; only an admin can add one "
-                "without");
-    if (pal_id_is_none(request->session) && (request->seq > 0 || request->quote.len > 0))
-        return pal_error_set(err, PAL_INVALID, "a source requires a session");
-    if (pal_id_is_none(request->session) && request->subject.len == 0)
-        return pal_error_set(err, PAL_INVALID, "'subject' is missing; send tenant, person:NAME, "
-                "room:NAME or session:ID");
-    status = too_long("text", request->text, PAL_NOTE_TEXT_LEN_MAX, err);
-    if (status == PAL_OK)
-        status = too_long("quote", request->quote, PAL_NOTE_QUOTE_LEN_MAX, err);
-    if (status == PAL_OK)
-        status = check_subject("subject", request->subject, err);
-    if (status == PAL_OK)
-        status = check_subject("circle", request->circle, err);
-    return status;
-}
-
-/* ---- The source ---- */
-
-typedef struct source {
-    pal_note_place place;
-    pal_message message;
-    pal_id session; /* the session that the message was appended to; a fork only shares it */
-    pal_str text;
-    pal_str person;
-} source;
-
-static pal_str extra_string(const pal_message *message, const char *name, pal_arena *arena)
-{
-    pal_json extra;
-
-    if (message->extra.len == 0 ||
-            pal_json_parse(arena, message->extra, NULL, &extra, NULL) != PAL_OK)
-        return (pal_str){0};
-    return pal_json_string(pal_json_find(extra, name), arena);
-}
-
-static pal_status read_text(const pal_message *message, pal_arena *arena, pal_str *out_text,
-        pal_error *err)
-{
-    pal_buf buf;
-
-    pal_buf_init(&buf, MESSAGE_TEXT_MAX);
-    for (size_t i = 0; i < message->parts_len; i++) {
-        if (message->parts[i].kind != PAL_PART_TEXT)
-            continue;
-        pal_buf_append_text(&buf, buf.len > 0 ? "\n" : "");
-        pal_buf_append_str(&buf, message->parts[i].text);
-    }
-    *out_text = pal_arena_copy(arena, pal_buf_str(&buf));
-    if (buf.failure) {
-        pal_buf_done(&buf);
-        return pal_no_memory(err);
-    }
-    pal_buf_done(&buf);
-    return pal_arena_checked(arena, err);
-}
-
-static pal_str channel_of(const pal_session *session, pal_arena *arena)
-{
-    pal_json scope;
-
-    if (session->scope.len == 0 ||
-            pal_json_parse(arena, session->scope, NULL, &scope, NULL) != PAL_OK)
-        return (pal_str){0};
-    return pal_json_string(pal_json_find(scope, "channel"), arena);
-}
-
-/* A direct chat is one person's. In a group, the message says who wrote it. */
-static void find_person(source *of, const pal_session *session, pal_arena *arena)
-{
-    pal_str sender = extra_string(&of->message, "sender", arena);
-
-    if (of->place.is_direct)
-        of->person = of->place.subject;
-    else if (sender.len > 0)
-        of->person = pal_note_person(channel_of(session, arena), sender, arena);
-}
-
-static pal_status read_source(pal_store *store, pal_str tenant, const pal_note_request *request,
-        pal_arena *arena, source *out_source, pal_error *err)
-{
-    char id[PAL_ID_TEXT_SIZE];
-    pal_session session;
-    pal_message_page page = {.len = 0};
-    pal_message_query load = {
-            .after_seq = request->seq - 1, .before_seq = request->seq + 1, .limit = 1};
-    pal_status status;
-
-    pal_id_to_text(request->session, id);
-    if (request->seq == 0)
-        return pal_error_set(err, PAL_INVALID,
-                "'seq' is missing; send the seq of the message that the note rests on");
-    status = pal_store_find(
-            store, tenant, PAL_SESSION_BY_ID, pal_str_of(id), arena, &session, err);
-    if (status == PAL_OK)
-        status = pal_note_place_of(&session, arena, &out_source->place, err);
-    if (status == PAL_OK)
-        status = pal_store_load(store, tenant, request->session, &load, arena, &page, err);
-    if (status == PAL_OK && page.len == 0)
-        status = pal_error_set(err, PAL_NOT_FOUND, "session '%s' shows no message with seq %llu",
-                id, (unsigned long long)request->seq);
-    if (status == PAL_OK)
-        status = pal_store_message(store, tenant, page.items[0].id, arena, &out_source->message,
-                &out_source->session, err);
-    if (status == PAL_OK)
-        status = read_text(&out_source->message, arena, &out_source->text, err);
-    if (status == PAL_OK)
-        find_person(out_source, &session, arena);
-    return status;
-}
-
-/* Texts that Palaver or a client has put into the conversation were not said by a person. */
-static bool is_said(const pal_message *message)
-{
-    return message->role == PAL_ROLE_USER && message->flags == 0;
-}
-
-/* ---- Notes that exist already ---- */
-
-typedef struct known_list {
-    pal_note *notes;
-    pal_gate_known *known;
-    size_t len;
-    pal_str subject;
-} known_list;
-
-static int64_t newest_source(const pal_note *note)
-{
-    int64_t newest = note->sources_len > 0 ? 0 : note->created_at;
-
-    for (size_t i = 0; i < note->sources_len; i++)
-        if (note->sources[i].said_at > newest)
-            newest = note->sources[i].said_at;
-    return newest;
-}
-
-static bool take_known(const pal_note *note, void *user)
-{
-    known_list *list = user;
-
-    if (note->state != PAL_NOTE_ACTIVE || !pal_str_equal(note->subject, list->subject))
-        return true;
-    if (list->len == PAL_NOTES_MAX)
-        return false;
-    list->known[list->len] = (pal_gate_known){note->text, newest_source(note)};
-    list->notes[list->len++] = *note;
-    return true;
-}
-
-static pal_status read_known(pal_store *store, pal_str tenant, const pal_note *note,
-        pal_arena *arena, known_list *out_list, pal_error *err)
-{
-    known_list list = {.subject = note->subject};
-    pal_status status;
-
-    list.notes = pal_arena_array(arena, PAL_NOTES_MAX, sizeof(*list.notes));
-    list.known = pal_arena_array(arena, PAL_NOTES_MAX, sizeof(*list.known));
-    if (!list.notes || !list.known)
-        return pal_no_memory(err);
-    status = pal_note_each(
-            store, tenant, note->circle, (pal_str){0}, arena, take_known, &list, err);
-    *out_list = list;
-    return status;
-}
-
-/* ---- Adding ---- */
-
-static pal_status make_id(pal_note *note, pal_arena *arena, pal_error *err)
-{
-    char id[PAL_ID_TEXT_SIZE];
-    pal_str parts[2] = {pal_note_prefix(note->circle, arena)};
-
-    pal_id_to_text(pal_id_new(), id);
-    parts[1] = pal_str_of(id);
-    note->id = pal_note_join(arena, parts, 2);
-    return parts[0].len ? pal_arena_checked(arena, err) : pal_no_memory(err);
-}
-
-static pal_status add_source(
-        pal_note *note, const source *of, pal_str quote, pal_arena *arena, pal_error *err)
-{
-    size_t len = note->sources_len;
-    pal_note_source *sources = pal_arena_array(arena, len + 1, sizeof(*sources));
-
-    if (!sources)
-        return pal_no_memory(err);
-    if (len > 0)
-        memcpy(sources, note->sources, len * sizeof(*sources));
-    sources[len] = (pal_note_source){.message = of->message.id,
-            .seq = of->message.seq,
-            .said_at = of->message.created_at,
-            .quote = quote};
-    note->sources = sources;
-    note->sources_len = len + 1;
-    return PAL_OK;
-}
-
-/* Writes one note, or the note that is superseded and then the one that supersedes it. */
-static pal_status commit(pal_store *store, pal_str tenant, pal_note *first, pal_note *second,
+pal_status pal_note_commit(pal_store *store, pal_str tenant, pal_note *first, pal_note *second,
         pal_arena *arena, pal_error *err)
 {
     pal_note *notes[2] = {first, second};
@@ -285,239 +65,6 @@ static pal_status commit(pal_store *store, pal_str tenant, pal_note *first, pal_
         notes[i]->version = records[i].version;
         notes[i]->updated_at = records[i].updated_at;
     }
-    return status;
-}
-
-static bool has_source(const pal_note *note, pal_id message)
-{
-    for (size_t i = 0; i < note->sources_len; i++)
-        if (pal_id_equal(note->sources[i].message, message))
-            return true;
-    return false;
-}
-
-/* Adds the source to a note that says the same. Sources of another session would have to be erased
- * with that session, so they make a note of their own: *out_is_done is false. */
-static pal_status support(pal_store *store, pal_str tenant, const source *of,
-        const pal_note_request *request, pal_note *known, pal_arena *arena, bool *out_is_done,
-        pal_error *err)
-{
-    pal_status status = PAL_OK;
-
-    *out_is_done = pal_id_is_none(request->session) || has_source(known, of->message.id) ||
-            (pal_id_equal(known->session, of->session) &&
-                    known->sources_len >= PAL_NOTE_SOURCES_MAX);
-    if (*out_is_done || !pal_id_equal(known->session, of->session))
-        return PAL_OK;
-    *out_is_done = true;
-    status = add_source(known, of, request->quote, arena, err);
-    if (status == PAL_OK)
-        status = pal_note_log(known, "support", request->by, (pal_str){0},
-                pal_store_clock_ms(store), arena, err);
-    return status == PAL_OK ? commit(store, tenant, known, NULL, arena, err) : status;
-}
-
-static pal_status judge(const pal_note *note, const pal_note_request *request, const source *of,
-        const known_list *list, pal_gate_result *out_result, pal_error *err)
-{
-    pal_gate_message message = {of->text, of->person, of->message.created_at,
-            is_said(&of->message)};
-    pal_gate_case proposal = {.text = note->text,
-            .quote = request->quote,
-            .kind = note->kind,
-            .subject = note->subject,
-            .place = of->place.subject,
-            .messages = &message,
-            .messages_len = 1,
-            .known = list->known,
-            .known_len = list->len,
-            .is_replacing = request->replaces.len > 0,
-            .replaces = list->len,
-            .system = request->system};
-
-    for (size_t i = 0; i < list->len; i++)
-        if (pal_str_equal(list->notes[i].id, request->replaces))
-            proposal.replaces = i;
-    return pal_gate_judge(&proposal, out_result, err);
-}
-
-/* An admin's note needs no source. It still gets no copy of an equal one, and no secret. */
-static pal_status judge_given(const pal_note *note, const pal_note_request *request,
-        const known_list *list, pal_gate_result *out_result)
-{
-    *out_result = (pal_gate_result){.outcome = PAL_GATE_ACTIVE};
-    if (list->len >= PAL_NOTES_MAX && request->replaces.len == 0)
-        *out_result = (pal_gate_result){.outcome = PAL_GATE_REJECTED, .rule = "limit"};
-    for (size_t i = 0; i < list->len; i++)
-        if (pal_str_equal(list->notes[i].text, note->text))
-            *out_result = (pal_gate_result){
-                    .outcome = PAL_GATE_SUPPORT, .rule = "support", .supports = i};
-    return PAL_OK;
-}
-
-static pal_status reject(const char *rule, pal_error *err)
-{
-    static const struct {
-        const char *rule, *why;
-    } list[] = {
-            {"limit", "the note has too many words, or its subject has too many notes"},
-            {"no_source", "the source is not a message that a user wrote"},
-            {"not_said", "the quote does not occur in the source"},
-            {"other_person", "the subject is not the sender of the source"},
-            {"secret", "the note contains a password, a key or an account number"},
-            {"system_text", "the note repeats the instructions of the model"},
-    };
-
-    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
-        if (strcmp(list[i].rule, rule) == 0)
-            return pal_error_set(err, strcmp(rule, "limit") == 0 ? PAL_LIMIT : PAL_DENIED,
-                    "%s: %s", rule, list[i].why);
-    return pal_error_set(err, PAL_DENIED, "%s: the note was rejected", rule);
-}
-
-/* Writes a new note; with `old`, the note that it supersedes is marked in the same commit. A
- * pending note supersedes nothing before it is confirmed. */
-static pal_status write_new(pal_store *store, pal_str tenant, pal_note *note, pal_note *old,
-        pal_note_by by, pal_arena *arena, pal_error *err)
-{
-    int64_t now_ms = pal_store_clock_ms(store);
-    pal_status status = make_id(note, arena, err);
-
-    note->created_at = now_ms;
-    if (status == PAL_OK)
-        status = pal_note_log(note, "add", by, (pal_str){0}, now_ms, arena, err);
-    if (status != PAL_OK)
-        return status;
-    if (!old)
-        return commit(store, tenant, note, NULL, arena, err);
-    note->replaces = old->id;
-    if (note->state == PAL_NOTE_PENDING)
-        return commit(store, tenant, note, NULL, arena, err);
-    old->state = PAL_NOTE_SUPERSEDED;
-    old->replaced_by = note->id;
-    status = pal_note_log(old, "supersede", by, (pal_str){0}, now_ms, arena, err);
-    return status == PAL_OK ? commit(store, tenant, old, note, arena, err) : status;
-}
-
-static pal_status find_replaced(pal_store *store, pal_str tenant, const pal_note *note,
-        pal_str id, pal_arena *arena, pal_note *out_old, pal_error *err)
-{
-    pal_status status = pal_note_find(store, tenant, id, arena, out_old, err);
-
-    if (status != PAL_OK)
-        return status;
-    if (!pal_str_equal(out_old->subject, note->subject) ||
-            !pal_str_equal(out_old->circle, note->circle))
-        return pal_error_set(err, PAL_NOT_FOUND, "there is no note '%.*s' about this subject",
-                PAL_EXCERPT(id, 80));
-    if (out_old->state != PAL_NOTE_ACTIVE)
-        return pal_error_set(err, PAL_CONFLICT, "note '%.*s' is %s; only active notes are replaced",
-                PAL_EXCERPT(id, 80), pal_note_state_name(out_old->state));
-    return PAL_OK;
-}
-
-/* Sets what the source says of the note. */
-static pal_status place_note(pal_note *note, const pal_note_request *request, const source *of,
-        pal_error *err)
-{
-    if (!pal_id_is_none(request->session)) {
-        note->session = of->session;
-        note->subject = of->person.len ? of->person : of->place.subject;
-        note->circle = of->place.subject;
-    }
-    if (request->subject.len > 0)
-        note->subject = request->subject;
-    if (request->circle.len > 0)
-        note->circle = request->circle;
-    if (note->circle.len == 0)
-        note->circle = note->subject;
-    return check_subject("subject", note->subject, err);
-}
-
-static pal_status add_note(pal_store *store, pal_str tenant, const pal_note_request *given,
-        pal_arena *arena, pal_note_added *out_added, pal_error *err)
-{
-    pal_note_request request = *given;
-    pal_note note = {.text = pal_text_trim(given->text),
-            .kind = given->kind,
-            .by = given->by,
-            .state = PAL_NOTE_ACTIVE,
-            .expires_at = given->expires_at};
-    bool has_source = !pal_id_is_none(given->session), is_done = false;
-    source of = {.text = {0}};
-    known_list list = {.len = 0};
-    pal_gate_result result = {.outcome = PAL_GATE_ACTIVE};
-    pal_note old = {.state = PAL_NOTE_STATE_NONE};
-    pal_status status = check_request(&request, err);
-
-    if (request.quote.len == 0 && has_source)
-        request.quote = note.text;
-    if (status == PAL_OK && has_source)
-        status = read_source(store, tenant, &request, arena, &of, err);
-    if (status == PAL_OK)
-        status = place_note(&note, &request, &of, err);
-    if (status == PAL_OK)
-        status = read_known(store, tenant, &note, arena, &list, err);
-    if (status == PAL_OK && request.replaces.len > 0)
-        status = find_replaced(store, tenant, &note, request.replaces, arena, &old, err);
-    if (status == PAL_OK)
-        status = has_source ? judge(&note, &request, &of, &list, &result, err)
-                            : judge_given(&note, &request, &list, &result);
-    if (status == PAL_OK && result.outcome == PAL_GATE_REJECTED)
-        status = reject(result.rule, err);
-    if (status == PAL_OK && result.outcome == PAL_GATE_SUPPORT)
-        status = support(
-                store, tenant, &of, &request, &list.notes[result.supports], arena, &is_done, err);
-    if (status == PAL_OK && is_done) {
-        *out_added = (pal_note_added){
-                .note = list.notes[result.supports], .is_support = true, .rule = result.rule};
-        return PAL_OK;
-    }
-    if (status == PAL_OK && has_source)
-        status = add_source(&note, &of, request.quote, arena, err);
-    if (result.outcome == PAL_GATE_PENDING) {
-        note.state = PAL_NOTE_PENDING;
-        note.pending = pal_str_of(result.rule);
-        note.expires_at = pal_store_clock_ms(store) + PAL_NOTE_PENDING_MS;
-    } else if (result.keep_ms > 0 && note.expires_at == 0) {
-        note.expires_at = pal_store_clock_ms(store) + result.keep_ms;
-    }
-    if (status == PAL_OK)
-        status = write_new(
-                store, tenant, &note, request.replaces.len ? &old : NULL, request.by, arena, err);
-    if (status == PAL_OK)
-        *out_added = (pal_note_added){.note = note, .rule = result.rule};
-    return status;
-}
-
-/* The source may have been erased since it was read, with the notes that rested on it then. */
-static pal_status check_source(pal_store *store, pal_str tenant, const pal_note_request *request,
-        pal_arena *arena, pal_error *err)
-{
-    pal_message_query load = {.after_seq = request->seq - 1,
-            .before_seq = request->seq + 1,
-            .limit = 1,
-            .hidden = true};
-    pal_message_page page = {.len = 0};
-    pal_status status = pal_store_load(store, tenant, request->session, &load, arena, &page, err);
-
-    if (status != PAL_OK || page.len == 0 || !(page.items[0].flags & PAL_MESSAGE_FLAG_ERASED))
-        return status;
-    status = pal_note_erase_message(
-            store, tenant, request->session, request->seq, NULL, NULL, err);
-    return status == PAL_OK
-            ? pal_error_set(err, PAL_NOT_FOUND, "message %llu was erased meanwhile",
-                      (unsigned long long)request->seq)
-            : status;
-}
-
-pal_status pal_note_add(pal_store *store, pal_str tenant, const pal_note_request *given,
-        pal_arena *arena, pal_note_added *out_added, pal_error *err)
-{
-    pal_status status = add_note(store, tenant, given, arena, out_added, err);
-
-    if (status == PAL_OK && !pal_id_is_none(given->session))
-        status = check_source(store, tenant, given, arena, err);
     return status;
 }
 
@@ -632,7 +179,7 @@ static pal_status check_query(pal_note_query *query, pal_error *err)
         return pal_error_set(err, PAL_INVALID, "a search for notes has one page only");
     if (query->after.len > PAL_RECORD_NAME_LEN_MAX)
         return pal_error_set(err, PAL_INVALID, "'after' is not the id of a note");
-    return check_subject("subject", query->subject, err);
+    return pal_note_check_subject("subject", query->subject, err);
 }
 
 /* Lists the circles by the beginnings of their ids, as a list of the tenant does. */
@@ -733,7 +280,7 @@ static pal_status retract(pal_store *store, pal_str tenant, pal_note *note, pal_
     note->state = PAL_NOTE_RETRACTED;
     status = pal_note_log(
             note, "retract", by, reason, pal_store_clock_ms(store), arena, err);
-    return status == PAL_OK ? commit(store, tenant, note, NULL, arena, err) : status;
+    return status == PAL_OK ? pal_note_commit(store, tenant, note, NULL, arena, err) : status;
 }
 
 static pal_status restore(pal_store *store, pal_str tenant, pal_note *note, pal_note_by by,
@@ -756,10 +303,10 @@ static pal_status restore(pal_store *store, pal_str tenant, pal_note *note, pal_
     note->expires_at = 0;
     status = pal_note_log(note, "restore", by, reason, now_ms, arena, err);
     if (status != PAL_OK || !has_other)
-        return status == PAL_OK ? commit(store, tenant, note, NULL, arena, err) : status;
+        return status == PAL_OK ? pal_note_commit(store, tenant, note, NULL, arena, err) : status;
     other.state = PAL_NOTE_RETRACTED;
     status = pal_note_log(&other, "retract", by, reason, now_ms, arena, err);
-    return status == PAL_OK ? commit(store, tenant, &other, note, arena, err) : status;
+    return status == PAL_OK ? pal_note_commit(store, tenant, &other, note, arena, err) : status;
 }
 
 static pal_status confirm(pal_store *store, pal_str tenant, pal_note *note, pal_note_by by,
@@ -781,18 +328,18 @@ static pal_status confirm(pal_store *store, pal_str tenant, pal_note *note, pal_
     note->expires_at = 0;
     status = pal_note_log(note, "confirm", by, reason, now_ms, arena, err);
     if (status != PAL_OK || !has_other)
-        return status == PAL_OK ? commit(store, tenant, note, NULL, arena, err) : status;
+        return status == PAL_OK ? pal_note_commit(store, tenant, note, NULL, arena, err) : status;
     other.state = PAL_NOTE_SUPERSEDED;
     other.replaced_by = note->id;
     status = pal_note_log(&other, "supersede", by, reason, now_ms, arena, err);
-    return status == PAL_OK ? commit(store, tenant, &other, note, arena, err) : status;
+    return status == PAL_OK ? pal_note_commit(store, tenant, &other, note, arena, err) : status;
 }
 
 pal_status pal_note_change_state(pal_store *store, pal_str tenant, pal_str id, pal_note_act act,
         pal_note_by by, pal_str reason, pal_arena *arena, pal_note *out_note, pal_error *err)
 {
     pal_note note;
-    pal_status status = too_long("reason", reason, PAL_NOTE_REASON_LEN_MAX, err);
+    pal_status status = pal_note_check_len("reason", reason, PAL_NOTE_REASON_LEN_MAX, err);
 
     if (status == PAL_OK)
         status = pal_note_find(store, tenant, id, arena, &note, err);
@@ -850,7 +397,7 @@ pal_status pal_note_erase_subject(
 {
     eraser of = {.subject = subject, .arena = pal_arena_new(0)};
     uint64_t erased = 0;
-    pal_status status = check_subject("subject", subject, err);
+    pal_status status = pal_note_check_subject("subject", subject, err);
 
     if (status == PAL_OK && subject.len == 0)
         status = pal_error_set(err, PAL_INVALID, "'subject' is missing");

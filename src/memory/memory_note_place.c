@@ -64,6 +64,14 @@ pal_str pal_note_person(pal_str channel, pal_str sender, pal_arena *arena)
     return JOIN(arena, pal_str_of("person:"), channel, pal_str_of(":"), sender);
 }
 
+pal_str pal_note_person_name(pal_str subject)
+{
+    pal_str name = pal_text_after(subject, strlen("person:"));
+    const char *colon = name.len ? memchr(name.data, ':', name.len) : NULL;
+
+    return colon ? pal_text_after(name, (size_t)(colon + 1 - name.data)) : name;
+}
+
 /* A direct chat is one person's: the chat's id is theirs, unless the scope names the sender. */
 static pal_str subject_of(
         const scope *of, const pal_session *session, bool *out_is_direct, pal_arena *arena)

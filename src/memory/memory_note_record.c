@@ -29,10 +29,10 @@ enum {
 static const char *const kinds[] = {
         "none", "fact", "preference", "instruction", "event", "context"};
 static const char *const states[] = {"none", "active", "pending", "superseded", "retracted"};
-static const char *const makers[] = {"none", "person", "tool", "admin"};
+static const char *const makers[] = {"none", "person", "tool", "admin", "extracted"};
 NAMES(kind_names, kinds, "one of fact, preference, instruction, event, context");
 NAMES(state_names, states, "one of active, pending, superseded, retracted");
-NAMES(maker_names, makers, "one of person, tool, admin");
+NAMES(maker_names, makers, "one of person, tool, admin, extracted");
 
 static const char *name_of(const pal_member_names *names, unsigned value)
 {

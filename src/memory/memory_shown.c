@@ -61,14 +61,9 @@ static int64_t active_since(const pal_note *note)
 /* Returns whom the note is about, as other people in the room know them; empty in a direct chat. */
 static pal_str name_of(const pal_note *note, const pal_note_place *place)
 {
-    pal_str person = pal_str_of("person:"), name;
-    const char *colon;
-
-    if (place->is_direct || !pal_text_begins_str(note->subject, person))
+    if (place->is_direct || !pal_text_begins(note->subject, "person:"))
         return (pal_str){0};
-    name = pal_text_after(note->subject, person.len);
-    colon = memchr(name.data, ':', name.len);
-    return colon ? pal_text_after(name, (size_t)(colon + 1 - name.data)) : name;
+    return pal_note_person_name(note->subject);
 }
 
 static pal_note_shown show(const pal_note *note, const pal_note_place *place, pal_arena *arena)

@@ -199,7 +199,7 @@ typedef struct pal_conversation {
     bool is_lost;        /* it cannot be continued: the next call begins a new one */
 } pal_conversation;
 
-#define PAL_TURN_OPS_MAX (6 + PAL_TURN_CREATE_OPS_MAX) /* operations in one write of a turn */
+#define PAL_TURN_OPS_MAX (7 + PAL_TURN_CREATE_OPS_MAX) /* operations in one write of a turn */
 
 /* Whether the turn may begin now, by what it has found in the session (recovery_inspect.c). */
 typedef enum pal_turn_verdict {
@@ -366,6 +366,7 @@ typedef struct pal_turn_commit {
     const pal_message *answered; /* the last answer, in the step's arena */
     pal_record *record;          /* the record that `on_done` has filled; in the step's arena */
     pal_record outbox;           /* the record of turn_outbox.c; in the turn's arena */
+    pal_record due;              /* the record of runtime_memory.c; in the turn's arena */
 } pal_turn_commit;
 
 /* A compaction (turn_summary.c). */
@@ -377,6 +378,8 @@ typedef struct pal_turn_summary {
     pal_buf text;
     uint32_t call_attempt;       /* attempt of the call, saved while a summary is requested */
     struct pal_summary_end *end; /* how the request for the summary ended */
+    struct memory_job *extraction; /* the turn waits for it: runtime_memory.c */
+    bool is_extracted;             /* an extraction has come before the compaction */
 } pal_turn_summary;
 
 /* The result of the turn so far. */
@@ -539,6 +542,7 @@ typedef struct pal_turn_append {
     pal_record *record;    /* stored in the same commit, and fails with it; NULL: none */
     pal_record *outbox;    /* turn_outbox.c; the messages are stored only if it is; NULL: none */
     const pal_op *also; /* puts or drops a record, or NULL; its failure does not fail the rest */
+    const pal_record *due; /* runtime_memory.c; its failure does not fail the rest; NULL: none */
     bool gives_lease;   /* this is the turn's last commit, and no turn waits for the session */
     void (*done)(pal_write *write);
 } pal_turn_append;

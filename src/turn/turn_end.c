@@ -4,6 +4,7 @@
  * Invariant: callbacks that arrive at an ended turn find PAL_TURN_PHASE_ENDED and do nothing. On
  * the loop. */
 #include "turn/turn.h"
+#include "turn/runtime/runtime_memory.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -60,6 +61,7 @@ void pal_turn_stop_waiting(pal_turn *turn)
         pal_loop_timer_stop(turn->runtime->loop, &turn->timer);
         turn->holds--;
     }
+    pal_memory_leave(turn);
     pal_tools_cancel(turn);
 }
 
@@ -239,5 +241,6 @@ void pal_turn_finish(pal_turn *turn, pal_turn_state state)
                     .retry_after_ms = turn->info.retry_after_ms});
     pal_summary_tell(turn);
     pal_outbox_tell(turn, state);
+    pal_memory_note_end(turn);
     pal_lane_leave(turn);
 }

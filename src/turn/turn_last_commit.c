@@ -18,6 +18,7 @@
 #include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_park.h"
 #include "turn/recovery/recovery_owed.h"
+#include "turn/runtime/runtime_memory.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_outbox.h"
 
@@ -77,6 +78,7 @@ pal_status pal_last_commit_prepare(
     if (status != PAL_OK)
         return status;
     append->record = turn->commit.record;
+    append->due = pal_memory_expect(turn);
     append->outbox = pal_outbox_make(turn, PAL_TURN_DONE,
             turn->commit.answered ? turn->commit.answered->id : (pal_id){{0}});
     pal_owed_end(turn, append);
@@ -200,6 +202,7 @@ void pal_turn_close(pal_turn *turn)
     pal_answer_keep_text(turn);
     append.messages->id = pal_id_new();
     append.outbox = pal_outbox_make(turn, end_state(turn), append.messages->id);
+    append.due = pal_memory_expect(turn);
     pal_owed_end(turn, &append);
     append.gives_lease = pal_lease_can_release(turn->lane);
     pal_turn_write_append(turn, &append);

@@ -4,6 +4,7 @@
  *
  * A prune is committed before the plan relies on it. A crash leaves at most such a prune. */
 #include "base/memory.h"
+#include "memory/memory_shown.h"
 #include "turn/runtime/runtime_budget.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn.h"
@@ -12,6 +13,21 @@
 #include "window/window_load.h"
 
 enum { PLANS_MAX = 3 };
+
+/* Finds out whether notes are extracted from the session. */
+static pal_status find_memory(pal_turn *turn, const pal_session *session, pal_error *err)
+{
+    const pal_memory_settings *settings = turn->runtime->options.memory;
+    pal_note_place place;
+    pal_status status;
+
+    if (!settings || settings->model.len == 0)
+        return PAL_OK;
+    status = pal_note_place_of(session, turn->arena, &place, err);
+    if (status == PAL_OK)
+        turn->settings.has_memory = pal_memory_mode_of(settings, &place) != PAL_MEMORY_OFF;
+    return status;
+}
 
 /* Chooses the model, the tools and all other settings: once, when the turn is the only one that
  * runs in the session. */
@@ -29,7 +45,7 @@ static pal_status settle(pal_turn *turn, const pal_session *session, pal_error *
             &turn->settings, turn->step.tools, turn->step.tools_len, turn->request.tools_len);
     turn->step.provider = turn->runtime->providers[turn->settings.endpoint];
     turn->step.is_kept = pal_provider_keeps(turn->step.provider);
-    return PAL_OK;
+    return find_memory(turn, session, err);
 }
 
 /* Looks up the model and counts the tools, once: a plan is made for every step of the turn. */

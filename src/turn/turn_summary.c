@@ -4,6 +4,7 @@
  * A crash before the checkpoint is committed leaves the conversation unchanged; the next turn
  * compacts again. */
 #include "turn/turn.h"
+#include "turn/runtime/runtime_memory.h"
 
 #include "tokens/tokens_estimate.h"
 #include "turn/turn_affinity.h"
@@ -257,6 +258,8 @@ void pal_summary_ask(pal_turn *turn)
     pal_error err = {0};
 
     pal_turn_enter(turn, PAL_TURN_PHASE_SUMMARY);
+    if (turn->summary.job->needs_model && pal_memory_before_summary(turn))
+        return;
     if (!turn->summary.end) {
         turn->summary.call_attempt = turn->step.attempt;
         turn->step.attempt = 1;

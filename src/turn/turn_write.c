@@ -16,6 +16,7 @@
 
 #include "base/memory.h"
 #include "turn/lane/lane.h"
+#include "turn/runtime/runtime_memory.h"
 #include "turn/turn_last_commit.h"
 #include "turn/turn_outbox.h"
 
@@ -214,6 +215,8 @@ void pal_turn_add_append(pal_turn *turn, const pal_turn_append *append)
                 pal_op_record_put(turn->request.tenant, append->record, PAL_RECORD_VERSION_ANY));
     if (append->also)
         pal_turn_add_op(turn, *append->also);
+    if (append->due)
+        pal_memory_add_due(turn, append->due);
     if (append->gives_lease)
         pal_lease_add_release(turn);
 }

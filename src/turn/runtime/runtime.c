@@ -20,6 +20,7 @@
 #include "turn/turn_event.h"
 #include "turn/lane/lane.h"
 #include "turn/turn.h"
+#include "turn/runtime/runtime_memory.h"
 #include "turn/runtime/runtime_ask.h"
 #include "turn/lane/lane_backlog.h"
 #include "turn/runtime/runtime_forward.h"
@@ -380,6 +381,8 @@ static void open_on_loop(pal_ask *ask)
         o->status = pal_servers_open(o->runtime, o->err);
     if (o->status == PAL_OK && !o->runtime->options.leave_inbox)
         pal_backlog_start(o->runtime);
+    if (o->status == PAL_OK)
+        pal_memory_start(o->runtime);
 }
 
 /* Waiting requests stay in the inbox for the next start. */
@@ -398,6 +401,7 @@ static void close_on_loop(pal_ask *ask)
     pal_runtime *runtime = ((loop_task *)ask)->runtime;
 
     pal_backlog_stop(runtime);
+    pal_memory_stop(runtime);
     free_waiting(runtime);
     forget_oldest(runtime, 0);
     pal_servers_close(runtime);
@@ -410,6 +414,7 @@ static void close_on_loop(pal_ask *ask)
 static void free_runtime(pal_runtime *runtime)
 {
     pal_loop_close(runtime->loop);
+    pal_memory_done(runtime);
     pal_lanes_done(runtime);
     pal_dispatch_done(&runtime->dispatch);
     pal_map_done(&runtime->turns);
@@ -520,6 +525,7 @@ static void refuse_new(pal_ask *ask)
 
     runtime->is_closing = true;
     pal_backlog_stop(runtime);
+    pal_memory_stop(runtime);
     while (pal_map_next(&runtime->lanes, &position, &key, &value))
         pal_lane_hand_over(value);
 }

@@ -49,6 +49,7 @@ typedef struct pal_turn_settings {
     const pal_agent_settings *own; /* the agent's settings; NULL: none */
     pal_str parameters;            /* merged from all levels; a JSON object, or empty */
     pal_permission_set permissions;
+    bool has_memory; /* notes are extracted from the session, if a model is configured for it */
 } pal_turn_settings;
 
 /* Determines the settings. The request overrides the session, the session its agent, and the agent
@@ -211,6 +212,7 @@ struct pal_runtime {
     char owner[PAL_PROCESS_NAME_SIZE + PAL_ID_TEXT_SIZE]; /* owner name in leases */
     _Atomic uint16_t slot; /* in the ids of new turns; 0: none */
     bool is_closing;
+    struct pal_memory_runner *memory; /* runtime_memory.c; NULL: no notes are extracted */
     pal_backlog *backlog; /* the running search for waiting requests, or NULL */
     pal_timer backlog_timer;
 

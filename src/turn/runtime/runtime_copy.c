@@ -294,8 +294,10 @@ static const pal_memory_settings *copy_memory(
 {
     pal_memory_settings *copy = settings ? pal_arena_alloc(arena, sizeof(*copy)) : NULL;
 
-    if (copy)
-        *copy = *settings;
+    if (!copy)
+        return NULL;
+    *copy = *settings;
+    copy->model = pal_arena_copy(arena, settings->model);
     return copy;
 }
 
