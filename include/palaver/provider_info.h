@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 #include "palaver/api.h"
+#include "palaver/arena.h"
 #include "palaver/context.h"
 #include "palaver/str.h"
 
@@ -33,6 +34,26 @@ typedef struct pal_provider_info {
 PAL_API const pal_provider_info *pal_provider_info_at(size_t index);
 /* Returns NULL if there is no such kind. */
 PAL_API const pal_provider_info *pal_provider_info_find(pal_str kind);
+
+/* A service that has the API of one of the kinds. Its name can be used in place of a kind. */
+typedef struct pal_provider_service {
+    const char *name;         /* for example "ollama" */
+    const char *kind;         /* "openai" */
+    const char *url;          /* its usual URL */
+    const char *key_variable; /* environment variable with the API key; NULL: it needs no key */
+    const char *url_variable; /* environment variable with its address; NULL: none */
+    const char *model;        /* the default model; NULL: the first one that it lists */
+    PAL_RESERVED(4);
+} pal_provider_service;
+
+/* Returns the service at `index`, which counts from 0; NULL after the last one. */
+PAL_API const pal_provider_service *pal_provider_service_at(size_t index);
+/* Returns NULL if there is no such service. */
+PAL_API const pal_provider_service *pal_provider_service_find(pal_str name);
+/* Returns the URL of the service. `address` is the value of its variable; if it is empty, the usual
+ * URL is returned. A new text is in the arena; empty if that has no memory. */
+PAL_API pal_str pal_provider_service_url(
+        const pal_provider_service *service, pal_str address, pal_arena *arena);
 
 #ifdef __cplusplus
 }

@@ -506,10 +506,16 @@ extern const pal_cli_command pal_cmd_store_init;
 extern const pal_cli_command pal_cmd_store_migrate;
 extern const pal_cli_command pal_cmd_store_check;
 extern const pal_cli_command pal_cmd_store_copy;
+extern const pal_cli_command pal_cmd_models;
+extern const pal_cli_command pal_cmd_usage;
 extern const pal_cli_command pal_cmd_stats;
 extern const pal_cli_command pal_cmd_fsck;
 extern const pal_cli_command pal_cmd_bench;
 extern const pal_cli_command pal_cmd_bench_cache;
+extern const pal_cli_command pal_cmd_completion_bash;
+extern const pal_cli_command pal_cmd_completion_zsh;
+extern const pal_cli_command pal_cmd_completion_fish;
+extern const pal_cli_command pal_cmd_completion_words;
 extern const pal_cli_command pal_cmd_version;
 extern const pal_cli_command pal_cmd_help;
 

@@ -25,6 +25,8 @@ const pal_cli_group pal_cli_groups[] = {
         {"key", "create, list or revoke API keys",
                 "Manages the API keys that clients send to 'palaver serve'. A server\n"
                 "without keys answers only requests from this machine.\n"},
+        {"completion", "complete command lines in bash, zsh and fish",
+                "Prints scripts with which shells complete the command lines of palaver.\n"},
         {0},
 };
 
@@ -51,7 +53,7 @@ static void put_head(pal_cli *cli, const char *text)
 static void put_line(pal_cli *cli, const char *name, const char *summary)
 {
     put(cli, "  ");
-    put_padded(cli, name, 10);
+    put_padded(cli, name, 12);
     put(cli, summary);
     put(cli, "\n");
 }

@@ -105,9 +105,9 @@ pal_status pal_cli_store_default_make(pal_cli *cli)
 {
     char path[PATH_MAX];
     bool is_local = strcmp(cli->store_url, PAL_CONFIG_STORE_DEFAULT) == 0;
-    if (!is_local && !cli->store_is_default)
-        return PAL_OK;
     const char *file = pal_cli_store_path(cli->store_url);
+    if (!file || (!is_local && !cli->store_is_default))
+        return PAL_OK;
     size_t len = strlen(file) - strlen("/" FILE_NAME);
     if (len >= sizeof path)
         return pal_error_set(&cli->err, PAL_LIMIT, "the path of the data directory is too long");

@@ -125,9 +125,30 @@ static bool resolve_provider(resolver *r, const pal_config_provider *provider,
             &out_endpoint->headers, out_missing);
 }
 
+/* Makes a provider of a known service that is not configured. Its key is required, unless the user
+ * names another URL. */
+static pal_config_provider make_service(
+        const resolver *r, const pal_provider_service *service)
+{
+    pal_config_provider made = {.endpoint = {.name = pal_str_of(service->name),
+                                        .kind = pal_str_of(service->kind),
+                                        .url = r->state->provider_url,
+                                        .model = pal_str_of(service->model)}};
+    bool is_elsewhere = made.endpoint.url.len > 0;
+    if (!is_elsewhere)
+        made.endpoint.url =
+                pal_provider_service_url(service, variable(service->url_variable), r->arena);
+    if (!is_elsewhere || variable(service->key_variable).len)
+        made.api_key_env = pal_str_of(service->key_variable);
+    return made;
+}
+
 /* Makes a provider of a kind that is not configured. */
 static pal_config_provider make_provider(const resolver *r, pal_str kind)
 {
+    const pal_provider_service *service = pal_provider_service_find(kind);
+    if (service)
+        return make_service(r, service);
     const pal_provider_info *info = info_of(kind);
     pal_config_provider made = {.endpoint = {.kind = kind, .url = r->state->provider_url}};
     if (made.endpoint.url.len == 0)
@@ -145,13 +166,17 @@ static bool is_usable(const pal_provider_info *info)
 
 static pal_status unknown_provider(pal_str name, pal_error *err)
 {
-    char kinds[128] = "";
+    char kinds[160] = "";
+    size_t len = 0;
     const pal_provider_info *info;
-    for (size_t i = 0, len = 0; len < sizeof kinds && (info = pal_provider_info_at(i)); i++) {
+    const pal_provider_service *service;
+    for (size_t i = 0; len < sizeof kinds && (info = pal_provider_info_at(i)); i++) {
         if (is_usable(info))
             len += (size_t)snprintf(
                     kinds + len, sizeof kinds - len, "%s%s", len ? ", " : "", info->kind);
     }
+    for (size_t i = 0; len < sizeof kinds && (service = pal_provider_service_at(i)); i++)
+        len += (size_t)snprintf(kinds + len, sizeof kinds - len, ", %s", service->name);
     return pal_error_set(err, PAL_INVALID,
             "unknown provider '%.*s'; define it in 'providers', or use one of %s",
             PAL_EXCERPT(name, SHOWN_MAX), kinds);
@@ -192,7 +217,7 @@ static bool resolve_first(resolver *r, size_t chosen, pal_endpoint *out_endpoint
             first.endpoint.url = state->provider_url;
     } else if (state->provider.len == 0 && state->provider_url.len == 0) {
         return false;
-    } else if (!is_usable(info_of(kind))) {
+    } else if (!is_usable(info_of(kind)) && !pal_provider_service_find(kind)) {
         r->status = unknown_provider(kind, r->err);
         return false;
     } else {

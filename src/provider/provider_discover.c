@@ -11,61 +11,7 @@
 #include "base/text.h"
 #include "provider/provider_kind.h"
 
-#define OLLAMA_HOST "127.0.0.1:11434"
-#define LLAMA_CPP_URL "http://127.0.0.1:8080/v1"
-
 /* ---- Candidates ---- */
-
-static pal_str joined(pal_arena *arena, pal_str a, pal_str b, pal_str c)
-{
-    const pal_str pieces[] = {a, b, c};
-    size_t len = 0;
-    char *data = pal_arena_alloc(arena, a.len + b.len + c.len + 1);
-    if (!data)
-        return pal_str_make(NULL, 0);
-    for (size_t i = 0; i < 3; i++) {
-        if (pieces[i].len)
-            memcpy(data + len, pieces[i].data, pieces[i].len);
-        len += pieces[i].len;
-    }
-    return pal_str_make(data, len);
-}
-
-/* Ollama's environment variable contains its listen address: "0.0.0.0", ":11434", "host:port" or a
- * URL. */
-static pal_str ollama_url(pal_str host, pal_arena *arena)
-{
-    static const char any[] = "0.0.0.0";
-    const size_t any_len = sizeof any - 1;
-    pal_str http = pal_str_of("http://"), port = {0}, here = {0};
-    if (pal_text_is_http_url(host))
-        return host;
-    if (host.len == 0)
-        host = pal_str_of(OLLAMA_HOST);
-    if (pal_text_begins(host, any)) {
-        here = pal_str_of("127.0.0.1");
-        host = pal_str_make(host.data + any_len, host.len - any_len);
-    } else if (host.data[0] == ':') {
-        here = pal_str_of("127.0.0.1");
-    }
-    if (host.len == 0 || !memchr(host.data, ':', host.len))
-        port = pal_str_of(":11434");
-    return joined(arena, http, joined(arena, here, host, port), pal_str_make(NULL, 0));
-}
-
-/* Services that have the API of another kind, and are available if their key is set. */
-static const struct clone {
-    const char *name;
-    const char *kind;
-    const char *key_variable;
-    const char *url;
-    const char *model;
-} clones[] = {
-        {"openrouter", "openai", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1",
-                "openrouter/auto"},
-        {"groq", "openai", "GROQ_API_KEY", "https://api.groq.com/openai/v1",
-                "llama-3.3-70b-versatile"},
-};
 
 /* The list that is being made. */
 typedef struct candidates {
@@ -125,18 +71,24 @@ size_t pal_discover_list(pal_discover_variable get_variable, void *user, pal_are
 {
     candidates c = {.variable = get_variable, .user = user, .list = out_list};
     const pal_provider_info *info;
+    const pal_provider_service *service;
     for (size_t i = 0; (info = pal_provider_info_at(i)); i++)
         add_kind(&c, info);
-    for (size_t i = 0; i < sizeof clones / sizeof *clones; i++)
-        add_keyed(&c, clones[i].name, clones[i].kind, pal_str_of(clones[i].url), clones[i].model,
-                clones[i].key_variable);
+    for (size_t i = 0; (service = pal_provider_service_at(i)); i++) {
+        if (service->key_variable)
+            add_keyed(&c, service->name, service->kind, pal_str_of(service->url), service->model,
+                    service->key_variable);
+    }
     for (size_t i = 0; (info = pal_provider_info_at(i)); i++) {
         pal_str url = variable(&c, info->url_variable);
         if (info->has_clones && url.len && variable(&c, info->key_variable).len == 0)
             add_local(&c, info->kind, info->kind, url);
     }
-    add_local(&c, "ollama", "openai", ollama_url(variable(&c, "OLLAMA_HOST"), arena));
-    add_local(&c, "llama.cpp", "openai", pal_str_of(LLAMA_CPP_URL));
+    for (size_t i = 0; (service = pal_provider_service_at(i)); i++) {
+        if (!service->key_variable)
+            add_local(&c, service->name, service->kind,
+                    pal_provider_service_url(service, variable(&c, service->url_variable), arena));
+    }
     add(&c,
             (pal_discovered){.config = {.name = pal_str_of("echo"), .kind = pal_str_of("echo")},
                     .model = pal_str_of("echo")});

@@ -29,8 +29,14 @@ def pkg_config(*options):
 def installs():
     tap.run('meson', 'install', '-C', BUILD, '--no-rebuild', '--quiet', '--destdir', stage)
     for name in ('libpalaver.so', 'libpalaver.a', 'palaver.pc', 'palaver/palaver.h',
-                 'bin/palaver', 'palaver.1'):
+                 'bin/palaver', 'palaver.1', 'systemd/system/palaver.service',
+                 'bash-completion/completions/palaver', 'site-functions/_palaver',
+                 'vendor_completions.d/palaver.fish', 'doc/palaver/LICENSE',
+                 'doc/palaver/docs/server.md'):
         find(name)
+    for name in ('completions/palaver', '_palaver', 'palaver.fish'):
+        with open(find(name)) as script:
+            tap.check('completion words' in script.read(), "'%s' calls the command" % name)
 
 
 def headers_are_all_there():

@@ -109,10 +109,18 @@ static void the_selected_provider_comes_first(void)
             "MISTRAL_API_KEY, which is not set"));
     CHECK(gives(both, KEYS("provider", "c"),
             "invalid: unknown provider 'c'; define it in 'providers', or use one of openai, "
-            "anthropic, mistral, mistral_conversations, echo"));
+            "anthropic, mistral, mistral_conversations, echo, openrouter, groq, ollama, llama.cpp"));
     CHECK(gives("", KEYS("provider", "script"),
             "invalid: unknown provider 'script'; define it in 'providers', or use one of openai, "
-            "anthropic, mistral, mistral_conversations, echo"));
+            "anthropic, mistral, mistral_conversations, echo, openrouter, groq, ollama, llama.cpp"));
+    CHECK(gives("", KEYS("provider", "ollama"), "ollama=openai@http://127.0.0.1:11434()"));
+    CHECK(gives("", KEYS("provider", "llama.cpp", "model", "m"),
+            "llama.cpp=openai@http://127.0.0.1:8080/v1()m"));
+    CHECK(gives("", KEYS("provider", "groq"),
+            "not_found: provider 'groq' requires environment variable GROQ_API_KEY, which is not "
+            "set"));
+    CHECK(gives("", KEYS("provider", "groq", "provider_url", "http://h"),
+            "groq=openai@http://h()llama-3.3-70b-versatile"));
     CHECK(gives("provider: b\nmodel: m9\nproviders: [{kind: echo, name: b}]", NULL, "b=echo@()m9"));
 }
 

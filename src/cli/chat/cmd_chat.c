@@ -161,7 +161,8 @@ static void greet(pal_chat *chat)
     pal_cli_style(cli, 0);
     pal_cli_style(cli, 2);
     pal_buf_append_text(&cli->out, "  ");
-    pal_cli_clean(&cli->out, chat->runtime.model, false);
+    pal_cli_clean(&cli->out,
+            chat->runtime.model.len ? chat->runtime.model : pal_str_of("the first model"), false);
     pal_buf_append_text(&cli->out, " at ");
     pal_cli_clean(&cli->out, chat->runtime.endpoint, false);
     pal_buf_append_text(&cli->out, "\n/help lists the commands, Ctrl-D quits.");
