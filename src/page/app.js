@@ -3,6 +3,7 @@ import { effect, h, onEnd, scope, signal } from './core.js';
 import { isLoggedOut } from './api.js';
 import { conversation, newChat } from './chat.js';
 import { isLive, on, start as startLive } from './live.js';
+import { palette } from './palette.js';
 import { dialog, toasts } from './parts.js';
 import { sidebar, waitingTurns } from './sidebar.js';
 import { go, heading, me, place, singleKeys, start as startStore } from './store.js';
@@ -144,9 +145,7 @@ function stepSession(by) {
         go(next.hash);
 }
 
-async function showPalette(box) {
-    const { palette } = await import('./palette.js');
-
+function showPalette(box) {
     palette({ chat: box.firstChild?.chat, panels, links: links(), showKeys });
 }
 

@@ -26,21 +26,21 @@ function actionsOf({ chat, panels, links, showKeys }) {
     return actions;
 }
 
-const choicesOf = (chat) => (chat && models.peek().length > 1 && canWrite()
-    ? models.peek().map((model) => [`Use ${model.model} of ${model.endpoint}`,
+const choicesOf = (chat) => (chat && models.value.length > 1 && canWrite()
+    ? models.value.map((model) => [`Use ${model.model} of ${model.endpoint}`,
         () => chat.form.choose(model)]) : []);
 
 const hasWords = (text, words) => words.every((word) => text.toLowerCase().includes(word));
 
-// [kind, label, run] that have all words, sessions first.
+// [kind, label, run, id] that have all words, sessions first.
 function matches(options, query, found) {
     const words = query.toLowerCase().split(/\s+/).filter(Boolean);
     const known = new Map([...(sessions.value ?? []), ...found].map((one) => [one.id, one]));
     const all = [
         ...[...known.values()].map((one) => ['session', titleOf(one),
-            () => go(sessionHash(one.id))]),
-        ...actionsOf(options).map(([label, run]) => ['action', label, run]),
-        ...choicesOf(options.chat).map(([label, run]) => ['model', label, run]),
+            () => go(sessionHash(one.id)), one.id]),
+        ...actionsOf(options).map(([label, run]) => ['action', label, run, label]),
+        ...choicesOf(options.chat).map(([label, run]) => ['model', label, run, label]),
     ].filter(([, label]) => hasWords(label, words));
     const some = (kind, most) => all.filter((one) => one[0] === kind).slice(0, most);
     const list = words.length ? all.slice(0, SHOWN_MAX)
@@ -48,7 +48,7 @@ function matches(options, query, found) {
 
     if (words.length)
         list.push(['search', `Search all messages for “${query.trim()}”`,
-            () => go(`#/search?q=${encodeURIComponent(query.trim())}`)]);
+            () => go(`#/search?q=${encodeURIComponent(query.trim())}`), 'search']);
     return list;
 }
 
@@ -58,6 +58,7 @@ export function palette(options) {
     const at = signal(0);
     let timer = 0;
     let list = [];
+    let chosen = ''; // the id of the row that a person went to
     const field = h('input', { type: 'text', role: 'combobox', 'aria-expanded': 'true',
         'aria-controls': 'palette', 'aria-autocomplete': 'list', 'aria-label': 'Find a session or '
             + 'an action', placeholder: 'Find a session or an action', autocomplete: 'off',
@@ -69,14 +70,19 @@ export function palette(options) {
             if (one)
                 attempt(async () => one[2]());
         };
+        const choose = (i) => {
+            at.value = i;
+            chosen = list[i]?.[3] ?? '';
+        };
         const step = (by) => {
-            at.value = (at.peek() + by + list.length) % Math.max(1, list.length);
+            choose((at.peek() + by + list.length) % Math.max(1, list.length));
             document.getElementById(`palette-${at.peek()}`)?.scrollIntoView({ block: 'nearest' });
         };
 
         field.addEventListener('input', () => {
             query.value = field.value;
             at.value = 0;
+            chosen = '';
             clearTimeout(timer);
             timer = setTimeout(async () => {
                 const words = encodeURIComponent(field.value.trim());
@@ -100,9 +106,11 @@ export function palette(options) {
         return [field, h('ul', { id: 'palette', class: 'palette', role: 'listbox',
             'aria-label': 'Results' }, () => {
             list = matches(options, query.value, found.value);
+            // Sessions that arrive late must not move another row below the choice.
+            at.value = Math.max(0, list.findIndex((one) => one[3] === chosen));
             return list.map((one, i) => h('li', { role: 'option', id: `palette-${i}`,
                 'aria-selected': () => String(at.value === i), onclick: () => run(one),
-                onpointermove: () => { at.value = i; } },
+                onpointermove: () => choose(i) },
             h('span', { class: 'clip', dir: 'auto' }, one[1]),
             h('span', { class: 'dim' }, one[0])));
         })];

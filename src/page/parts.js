@@ -1,5 +1,5 @@
 // parts.js - the small parts that all views use: icons, buttons, toasts, dialogs.
-import { h, signal } from './core.js';
+import { h, scope, signal } from './core.js';
 
 const ICONS = {
     pin: 'M9 4h6l-1 6 4 4H6l4-4-1-6zM12 14v6',
@@ -94,10 +94,14 @@ export function toasts() {
 export function dialog(title, content) {
     const box = h('dialog', { 'aria-label': title, class: 'dialog' });
     const close = () => box.close();
+    const [nodes, end] = scope(() => [content(close)].flat());
 
     box.append(h('header', null, h('h2', null, title), iconButton('close', 'Close', close)),
-        ...[content(close)].flat());
-    box.addEventListener('close', () => box.remove());
+        ...nodes);
+    box.addEventListener('close', () => {
+        end();
+        box.remove();
+    });
     box.addEventListener('click', (event) => {
         if (event.target === box)
             close();
