@@ -1,6 +1,6 @@
 // docks.js - what stands above the composer: calls that need approval, calls whose results a person
 // gives, and messages that wait.
-import { h, onEnd, scope, signal } from './core.js';
+import { effect, h, onEnd, scope, signal } from './core.js';
 import { get, path, post, remove } from './api.js';
 import { attempt, button, visible } from './parts.js';
 import { codeBox } from './markdown.js';
@@ -86,6 +86,7 @@ export function results(turn) {
 // Servers with the feature "lists" return the texts. Others only know which turns wait.
 function inbox(chat) {
     const items = signal([]);
+    let known = '';
     const read = async () => {
         if (!me.peek()?.features.includes('lists') || !chat.id)
             return;
@@ -103,9 +104,18 @@ function inbox(chat) {
         if (data.session_id === chat.id)
             read();
     }));
-    read();
+    onEnd(on('lost', read));
+    effect(() => {
+        // The session is known when it has been read.
+        const id = chat.session.value?.id ?? '';
+
+        if (id !== known) {
+            known = id;
+            read();
+        }
+    });
     return () => {
-        const queued = turnsOf(chat.id).filter((turn) => turn.state === 'queued');
+        const queued = turnsOf(chat.session.value?.id).filter((turn) => turn.state === 'queued');
 
         if (items.value.length)
             return h('div', { class: 'card' }, h('p', { class: 'dim' }, 'These messages wait:'),

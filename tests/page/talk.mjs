@@ -238,6 +238,19 @@ pageTest('while a turn runs, messages wait, steer or interrupt', async ({ open, 
     assert.equal(messages.at(-1).turn_id, messages.at(-3).turn_id, 'the same turn continues');
 });
 
+pageTest('messages that wait are shown after a reload', async ({ open, s }) => {
+    const tab = await open();
+    await say(tab, '<<say a b c d>><<chunk 2>><<stall after=1>>');
+    await tab.waitForSelector('.live .md');
+    await say(tab, 'I wait');
+    await tab.waitForSelector('.docks .waiting:has-text("I wait")');
+    await tab.reload();
+    await tab.waitForSelector('.docks .waiting:has-text("I wait")');
+    await s.release();
+    await lastIs(tab, 'echo: I wait');
+    await tab.waitForSelector('.docks .waiting', { state: 'detached' });
+});
+
 pageTest('a turn can be stopped', async ({ open }) => {
     const tab = await open();
     await say(tab, '<<say one two three four>><<chunk 7>><<stall after=1>>');
