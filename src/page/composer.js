@@ -5,7 +5,7 @@
 // message. A second try has the same client id, so the message is stored once.
 import { brief, effect, h, money, onEnd, signal } from './core.js';
 import { canKeep, newId } from './api.js';
-import { icon, iconButton, say } from './parts.js';
+import { icon, iconButton, say, visible } from './parts.js';
 import { me, models } from './store.js';
 
 const HEIGHT_MAX = 240;
@@ -178,8 +178,8 @@ export function composer({ draft: place, isBusy, send, stop, gauge = null, onEmp
     const chips = () => attached.value.map((part) => h('span', { class: 'chip file' },
         part.type === 'image'
             ? h('img', { src: `data:${part.media_type};base64,${part.data}`, alt: '' })
-            : icon('file'), part.name, h('span', { class: 'dim' },
-            ` ${brief(Math.round(part.data.length * 3 / 4))}B`),
+            : icon('file'), h('span', { class: 'clip' }, visible(part.name)),
+        h('span', { class: 'dim' }, ` ${brief(Math.round(part.data.length * 3 / 4))}B`),
         iconButton('close', `Remove ${part.name}`, () =>
             setFiles(attached.peek().filter((one) => one !== part)))));
     const lanes = () => isBusy.value && h('select', { 'aria-label': 'While the turn runs',

@@ -110,7 +110,7 @@ export class SeqList {
         this.at = this.box.scrollTop;
     }
 
-    // Shows a row in the middle, and gives it the focus.
+    // Shows a row in the middle, or its beginning if it is higher than the box. It gets the focus.
     async toSeq(seq) {
         const index = pageOf(seq);
 
@@ -121,7 +121,8 @@ export class SeqList {
         this.at = this.box.scrollTop;
         await this.show(index);
         const row = this.find(seq);
-        row?.scrollIntoView({ block: 'center' });
+        const isHigh = row?.offsetHeight > this.box.clientHeight;
+        row?.scrollIntoView({ block: isHigh ? 'start' : 'center' });
         row?.focus({ preventScroll: true });
         this.at = this.box.scrollTop;
         return row;

@@ -56,7 +56,8 @@ const dim = (text) => h('span', { class: 'dim clip' }, text);
 function callPart(part) {
     const text = part.arguments ?? '';
 
-    return fold('call', [icon('tool'), h('b', null, part.name), dim(clip(text, CLIP))],
+    return fold('call', [icon('tool'), h('b', null, visible(part.name ?? '')),
+        dim(clip(text, CLIP))],
         () => codeBox(pretty(text), 'json'));
 }
 
@@ -66,7 +67,8 @@ function resultPart(part) {
     const word = part.error ? 'failed' : 'result';
 
     return fold(part.error ? 'result bad' : 'result', [
-        h('span', { class: `chip ${part.error ? 'bad' : 'good'}` }, word), h('b', null, part.name),
+        h('span', { class: `chip ${part.error ? 'bad' : 'good'}` }, word),
+        h('b', null, visible(part.name ?? '')),
         dim(clip(text, CLIP)), h('span', { class: 'dim end' }, `${brief(text.length)} chars`),
     ], () => longText(text));
 }
@@ -105,7 +107,8 @@ function filePart(part) {
     const name = visible(part.name ?? part.media_type ?? 'file');
 
     return part.blob ? h('button', { type: 'button', class: 'chip file',
-        onclick: () => saveFile(part) }, icon('file'), name) : h('span', { class: 'chip' }, name);
+        onclick: () => saveFile(part) }, icon('file'), h('span', { class: 'clip' }, name))
+        : h('span', { class: 'chip' }, h('span', { class: 'clip' }, name));
 }
 
 const PARTS = {
@@ -415,7 +418,8 @@ export class LiveRow {
     addCall({ call_id: id, name }) {
         if (this.calls.has(id))
             return;
-        const row = h('div', { class: 'fold call running' }, icon('tool'), h('b', null, name),
+        const row = h('div', { class: 'fold call running' }, icon('tool'),
+            h('b', null, visible(name)),
             dim('is called'), h('span', { class: 'spinner' }));
 
         this.stream = null;

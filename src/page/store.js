@@ -3,6 +3,7 @@
 import { clip, signal } from './core.js';
 import { get, path } from './api.js';
 import { on } from './live.js';
+import { visible } from './parts.js';
 
 const LIST_MAX = 100;
 const ENDED_MAX = 200;
@@ -64,7 +65,7 @@ function readTitles() {
 // The title, or the beginning of the first message, or the key.
 export function titleOf(session) {
     if (session.title)
-        return session.title;
+        return visible(session.title);
     const known = firstWords.value;
 
     if (!known.has(session.id)) {
@@ -72,15 +73,19 @@ export function titleOf(session) {
         wanted.push(session.id);
         readTitles();
     }
-    return known.get(session.id) || session.key || 'Untitled';
+    return visible(known.get(session.id) || session.key || 'Untitled');
 }
 
 export const titleFrom = (text) => clip(text, TITLE_MAX);
 
 // ---- Sessions ----
 
+// Sessions of the same moment are in the order in which they were made, as their ids are.
 function sortSessions(list) {
-    sessions.value = list.sort((a, b) => (a.updated_at < b.updated_at ? 1 : -1));
+    const isOlder = (a, b) => (a.updated_at === b.updated_at ? a.id < b.id
+        : a.updated_at < b.updated_at);
+
+    sessions.value = list.sort((a, b) => (isOlder(a, b) ? 1 : -1));
 }
 
 export async function loadSessions(cursor = null) {

@@ -84,7 +84,7 @@ pageTest('hostile texts in the inspector and the palette are only text', async (
     for (const at of [10, 20])
         await api('POST', `sessions/${id}/compact`, { cut_seq: at, summary: `${at}\n${corpus.join('\n')}` });
     await api('POST', `sessions/${id}/fork`, { at_seq: 4, title: image });
-    const tab = await open(`#/s/${id}?p=window&full=1&vs=strategy:none`);
+    const tab = await open(`#/s/${id}?p=window&full=1&vs=without:2`);
     await tab.evaluate(() => {
         window.violations = [];
         document.addEventListener('securitypolicyviolation', (event) =>

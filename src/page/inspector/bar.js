@@ -121,13 +121,18 @@ function drawSegment(pen, segment, isHot) {
     }
 }
 
+const NO_LIMIT = 2 ** 31; // tokens; plans for models without a limit have even more
+
+export const hasLimit = (plan) => plan.usable < NO_LIMIT;
+
 // The tokens that are kept for the answer. 0 if they would make everything else narrow, because the
 // session uses only a small part of the model.
-export function roomOf({ usable, limits }) {
+export function roomOf(plan) {
+    const { usable, limits } = plan;
     const rest = Math.max(0, limits.context - usable);
     const room = limits.output ? Math.min(limits.output, rest) : rest;
 
-    return room <= usable / 2 ? room : 0;
+    return hasLimit(plan) && room <= usable / 2 ? room : 0;
 }
 
 // From where the strategy makes room, what can be sent at most, and the room for the answer.
@@ -135,6 +140,8 @@ function drawLimits(pen, plan, scale) {
     const { threshold } = plan.limits;
     const usable = plan.usable * scale;
 
+    if (!hasLimit(plan))
+        return;
     pen.fillStyle = pen.color('--k-range');
     pen.fillRect(usable, 0, roomOf(plan) * scale, HEIGHT);
     if (threshold && threshold < plan.usable) {
@@ -172,15 +179,19 @@ function draw(canvas, plan, full, hot) {
 // How many tokens a bar shows if the plans are drawn at one scale.
 export function lengthOf(plans) {
     return plans.filter(Boolean).reduce((most, plan) =>
-        Math.max(most, plan.usable + roomOf(plan), plan.tokens_plain), 1);
+        Math.max(most, hasLimit(plan) ? plan.usable + roomOf(plan) : 0, plan.tokens_plain), 1);
 }
+
+// "1,124 of 11,000 tokens"
+const fillText = (plan) => count(plan.tokens) + (hasLimit(plan) ? ` of ${count(plan.usable)}` : '')
+    + ' tokens';
 
 // `length()` is how many tokens the bar shows. `onPick` gets the number of an item.
 export function barView(plan, label, hot, length, onPick) {
     const canvas = h('canvas', { class: 'bar', role: 'img', 'aria-label': () => {
         const now = plan.value;
 
-        return now ? `${label}: ${count(now.tokens)} of ${count(now.usable)} tokens in `
+        return now ? `${label}: ${fillText(now)} in `
             + `${plural(now.items.filter(isSent).length, 'item')}` : label;
     } });
     let segments = [];

@@ -30,8 +30,20 @@ const WORDS = {
 
 // ---- Differences ----
 
-// What an item is in both plans.
-const identity = (item) => (item.seq && item.kind === 'message' ? item.seq : item.kind);
+// [name, item] of all sent items. An item has the same name in both plans: its number, or its kind
+// and how many of that kind come before it.
+function named({ items }) {
+    const counts = new Map();
+
+    return items.filter(isSent).map((item) => {
+        if (item.seq && item.kind === 'message')
+            return [item.seq, item];
+        const before = counts.get(item.kind) ?? 0;
+
+        counts.set(item.kind, before + 1);
+        return [`${item.kind} ${before}`, item];
+    });
+}
 
 // Rows of items that are not the same in both plans, in the order of the second one.
 function differencesOf(before, after) {
@@ -39,11 +51,11 @@ function differencesOf(before, after) {
     const rows = [];
     let most = -1; // the place in the first plan of the last item that is not moved
 
-    before.items.filter(isSent).forEach((item, place) => old.set(identity(item), { item, place }));
-    for (const item of after.items.filter(isSent)) {
-        const there = old.get(identity(item));
+    named(before).forEach(([name, item], place) => old.set(name, { item, place }));
+    for (const [name, item] of named(after)) {
+        const there = old.get(name);
 
-        old.delete(identity(item));
+        old.delete(name);
         if (!there)
             rows.push({ word: 'new', item, after: item.tokens });
         else if (there.item.hash !== item.hash)
@@ -86,6 +98,9 @@ function breakCost(plan, tokens) {
 
 function difference(before, after, rows) {
     const shared = sharedOf(before, after);
+
+    if (!rows.length)
+        return h('p', { class: 'difference' }, 'Both windows have the same items.');
     const gone = rows.filter((row) => row.word === 'gone').length;
     const fresh = rows.filter((row) => row.word === 'new').length;
     const tokens = after.tokens - before.tokens;

@@ -4,7 +4,7 @@ import { count, effect, h, money, onEnd, plural, signal } from '../core.js';
 import { get } from '../api.js';
 import { attempt, button, dialog, visible } from '../parts.js';
 import { me, models } from '../store.js';
-import { barView, isSent, kindOf, KINDS, lengthOf, roomOf } from './bar.js';
+import { barView, hasLimit, isSent, kindOf, KINDS, lengthOf, roomOf } from './bar.js';
 import { compareView } from './compare.js';
 import { itemsView } from './items.js';
 
@@ -29,7 +29,7 @@ function legend(plan) {
     return h('ul', { class: 'legend' },
         Object.entries(KINDS).filter(([kind]) => sums.has(kind))
             .map(([kind, name]) => entry(kind, name, count(sums.get(kind)))),
-        entry('free', 'Free', count(Math.max(0, plan.usable - plan.tokens))),
+        hasLimit(plan) && entry('free', 'Free', count(Math.max(0, plan.usable - plan.tokens))),
         plan.limits.threshold > 0 && plan.limits.threshold < plan.usable &&
             entry('threshold', 'Makes room from', count(plan.limits.threshold)),
         roomOf(plan) > 0 && entry('room', 'For the answer', count(roomOf(plan))),
@@ -41,7 +41,8 @@ function figures(plan) {
 
     return h('div', { class: 'figures' }, h('p', { class: 'big' },
         h('b', { class: 'number' }, count(plan.tokens)),
-        h('span', { class: 'dim' }, ` of ${count(plan.usable)} tokens`)),
+        h('span', { class: 'dim' }, hasLimit(plan)
+            ? ` of ${count(plan.usable)} tokens` : ' tokens, without a limit')),
     h('span', { class: `chip ${color}` }, word),
     h('span', { class: 'dim' }, [plan.strategy, plan.model,
         plan.reason !== word && visible(plan.reason), plan.is_estimate && 'estimated']

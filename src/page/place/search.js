@@ -32,7 +32,7 @@ function hitRow(hit) {
     const around = hit.neighbors ?? [];
 
     return h('li', null, h('a', { href: `${sessionHash(hit.session_id)}/m/${hit.seq}` },
-        h('b', null, () => nameOf(hit.session_id)),
+        h('b', { dir: 'auto' }, () => nameOf(hit.session_id)),
         h('span', { class: 'dim' }, ` ${WHO[hit.role] ?? hit.role} · #${count(hit.seq)} · `,
             time(hit.created_at)),
         around.filter(({ seq }) => seq < hit.seq).map(neighborLine),

@@ -7,7 +7,7 @@ import { frame, problemLine } from './place.js';
 
 const PAGE = 50;
 
-const titleOf = (session) => session.title || session.id;
+const titleOf = (session) => visible(session.title || session.id);
 
 const REMOVED = { messages: 'message', marks: 'mark', blobs: 'image or file',
     inbox: 'waiting message', records: 'record' };
