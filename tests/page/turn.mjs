@@ -165,6 +165,24 @@ pageTest('the ledger: calls, sums, filters and files', priced, async ({ open, ap
     assert.ok(context);
 });
 
+pageTest('a ledger of several pages is saved completely', async ({ open, s, context }) => {
+    const id = await s.session();
+    for (const text of ['one', 'two', 'three', 'four', 'five']) await s.turn(id, { message: text });
+    await context.route(/ledger\?/, (route) =>
+        route.continue({ url: route.request().url().replace('limit=100', 'limit=2') }));
+    const tab = await open(`#/s/${id}?p=ledger`);
+    const has = (count) => tab.waitForFunction((wanted) =>
+        document.querySelectorAll('.calls tbody tr').length === wanted, count);
+    await has(2);
+    assert.match(await tab.textContent('.calls tfoot'), /^The newest 2 calls/);
+    await tab.click('button:text-is("Older calls")');
+    await has(4);
+    const [download] = await Promise.all([tab.waitForEvent('download'),
+        tab.click('.ledger button:text-is("Save as CSV")')]);
+    assert.equal(fs.readFileSync(await download.path(), 'utf8').split('\r\n').length, 6);
+    assert.match(await tab.textContent('.calls tfoot'), /^5 calls/);
+});
+
 pageTest('raw: the JSON of everything in a session', async ({ open, api, s }) => {
     const id = await s.session({ title: 'Raw' });
     await s.turn(id, { message: 'hello' });

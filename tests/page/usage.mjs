@@ -57,6 +57,15 @@ pageTest('usage: the sums of the period, by day and by name', { server: { config
         assert.equal(await other.textContent('.chart-head h2'), 'By hour (UTC)');
     });
 
+pageTest('a file cannot contain formulas', async ({ open, s }) => {
+    await s.turn(await s.session(), { message: 'hello', agent: '=1+1' });
+    const tab = await open('#/usage?by=agent');
+    await tab.waitForSelector('.sums th:text-is("=1+1")');
+    const [download] = await Promise.all([tab.waitForEvent('download'),
+        tab.click('button:text-is("Save as CSV")')]);
+    assert.match(fs.readFileSync(await download.path(), 'utf8'), /^'=1\+1,1,/m);
+});
+
 pageTest('usage shows the budget of the key', { role: 'admin' }, async ({ newTab, base, s, key }) => {
     const made = (await s.post('/api/v1/keys', { role: 'write',
         budget: { tokens: 1000000, cost_micros: 5000000, period: 'month' } }, { key })).json;
