@@ -708,9 +708,11 @@ export function conversation({ name, seq, panel, query, panels }) {
         iconButton('edit', 'Rename', () => { isEditing.value = true; }, { class: 'ghost writes' }),
         iconButton('trash', 'Move to the trash', () => attempt(() => trash(chat)),
             { class: 'ghost writes' }), tabs);
-    const main = h('main', { class: 'chat', id: 'main', tabIndex: -1 }, top,
+    const isMissing = () => Boolean(chat.problem.value) && !chat.session.value;
+    const main = h('main', { class: () => `chat${isMissing() ? ' missing' : ''}`, id: 'main',
+        tabIndex: -1 }, top,
         () => chat.problem.value && h('p', { class: 'problem', role: 'alert' },
-            visible(chat.problem.value)),
+            visible(chat.problem.value), isMissing() && [' ', h('a', { href: '#/' }, 'New chat')]),
         chat.feed, docks(chat), chat.form, readNote(),
         h('div', { class: 'sr', role: 'status' }, () => chat.status.value));
     const view = h('div', { class: () => `split${panel.value && query.value.has('full')

@@ -172,7 +172,8 @@ const outside = (tab) => tab.evaluate(() => [...document.querySelectorAll(
 
     return width > 0 && one.checkVisibility({ visibilityProperty: true }) &&
         !one.matches('.sr, .skip') && (right > innerWidth + 1 || left < -1 || isOver) && !scrolls(one);
-}).map((one) => `${one.tagName} ${one.className} ${one.textContent.slice(0, 30)}`));
+}).map((one) => `${one.tagName} ${one.className} ${one.textContent.slice(0, 30)}`)
+    .concat(document.documentElement.scrollWidth > innerWidth + 1 ? ['the page'] : []));
 
 pageTest('axe finds nothing in any state: light, dark, narrow and at 400 percent', async (all) => {
     const { open, s, base } = all;

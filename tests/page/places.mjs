@@ -115,5 +115,6 @@ pageTest('about says what runs, and unknown places say so', async ({ open, api }
     await tab.goto(`${new URL(tab.url()).origin}/#/nowhere`);
     assert.equal(await tab.textContent('h1'), 'This page does not exist');
     await tab.goto(`${new URL(tab.url()).origin}/#/s/none`);
-    await tab.waitForSelector('.problem:has-text("There is no such session.")');
+    await tab.waitForSelector('.problem:has-text("There is no such session.") a');
+    assert.ok(!(await tab.isVisible('#say')), 'nothing can be said there');
 });

@@ -103,6 +103,11 @@ pageTest('a turn shows attempts that failed, and why it failed', async ({ open, 
     assert.match(await tab.textContent('.turn > .problem, .turn .later > .problem, .turn .problem'),
         /400/);
     await axe(tab, 'failed turn');
+    // It can be asked again, although it has no answer.
+    const before = (await s.asked()).length;
+    await tab.click('.turn button:text-is("Ask again")');
+    await tab.waitForSelector('.toast:has-text("The model is asked again.")');
+    await s.untilAsked(before + 1);
 });
 
 pageTest('a turn shows how long it waited for a person, and steers', async ({ open, api, s }) => {

@@ -319,6 +319,13 @@ function question(trace) {
         clip(textOf(message), CLIP / 2));
 }
 
+// The number of the answer, or that which it would have.
+function answerSeq({ info, messages }) {
+    const last = messages.at(-1);
+
+    return info.seq ?? (last && (last.role === 'user' ? last.seq + 1 : last.seq));
+}
+
 const turnHash = (chat, id) => `${sessionHash(chat.name)}/t/${encodeURIComponent(id)}`;
 
 function neighbor(chat, id, name, label) {
@@ -342,8 +349,8 @@ function traceView(chat, trace, now, opened) {
         trace.isOver && !trace.isExact && h('p', { class: 'dim' }, 'The server no longer has the '
             + 'events of this turn, so the times are those of its messages.'),
         h('div', { class: 'buttons' },
-            trace.isOver && info.seq && button('Ask again', () => chat.act('again',
-                { seq: info.seq }), { class: 'plain writes' }),
+            trace.isOver && answerSeq(trace) && button('Ask again', () => chat.act('again',
+                { seq: answerSeq(trace) }), { class: 'plain writes' }),
             h('a', { class: 'plain json', href: turnHash(chat, trace.id) }, 'Link to this turn'),
             me.value?.open && h('a', { class: 'plain json', target: '_blank',
                 title: 'The same as JSON', href: `api/v1/turns/${trace.id}` }, '{ } JSON')),

@@ -19,8 +19,10 @@ function removedText(counts) {
             'images or files')).join(', ');
 }
 
+const plain = (text) => text.trim().replace(/\s+/g, ' '); // as it is shown
+
 function eraseDialog(session, done) {
-    const title = titleOf(session);
+    const title = plain(titleOf(session));
     const typed = signal('');
 
     dialog('Erase the session', (close) => h('form', { onsubmit: (event) => {
@@ -37,11 +39,11 @@ function eraseDialog(session, done) {
     h('p', null, `This removes ${plural(session.message_count, 'message')} for good, with images, `
         + 'files and the search index, and whatever was derived from them. Messages that a fork '
         + 'shares stay in the fork. It cannot be undone.'),
-    h('label', { class: 'field' }, 'Type its title: ', h('b', null, visible(title)),
+    h('label', { class: 'field' }, 'Type its title: ', h('b', null, title),
         h('input', { autocomplete: 'off',
             oninput: (event) => { typed.value = event.target.value; } })),
     h('div', { class: 'buttons' }, h('button', { class: 'primary danger',
-        disabled: () => typed.value !== title }, 'Erase'), button('Cancel', close))));
+        disabled: () => plain(typed.value) !== title }, 'Erase'), button('Cancel', close))));
 }
 
 export function trashView() {
@@ -74,7 +76,7 @@ export function trashView() {
         () => !list.value && !problem.value && h('div', { class: 'skeleton' }),
         () => list.value?.length === 0 && h('p', { class: 'dim' }, 'The trash is empty.'),
         h('ul', { class: 'plain-list' }, () => list.value?.map((session) => h('li', null,
-            h('div', { class: 'grow' }, h('p', { class: 'name' }, visible(titleOf(session))),
+            h('div', { class: 'grow' }, h('p', { class: 'name' }, titleOf(session)),
                 h('p', { class: 'dim' }, plural(session.message_count, 'message'), ' · deleted ',
                     time(session.updated_at))),
             button('Restore', () => restore(session), { class: 'plain writes' }),
