@@ -5,20 +5,13 @@ import { get, path, post, remove } from './api.js';
 import { attempt, button, visible } from './parts.js';
 import { codeBox } from './markdown.js';
 import { on } from './live.js';
+import { pretty } from './message.js';
 import { me, turnsOf } from './store.js';
 
 const KINDS = {
     approval: 'needs your approval', repeat: 'was called three times with the same arguments',
     input: 'requires input from you',
 };
-
-function pretty(text) {
-    try {
-        return JSON.stringify(JSON.parse(text), null, 2);
-    } catch {
-        return text;
-    }
-}
 
 const WRITES = { class: 'plain writes' };
 

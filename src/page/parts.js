@@ -57,10 +57,13 @@ const TOAST_MS = 8000;
 const SAVE_MS = 1000; // until the browser has read a file
 const toast = signal(null);
 let timer = 0;
+let toastBox = null;
 
 // Says something for a while. `undo` takes it back; `word` is what its button says.
 export function say(text, undo = null, word = 'Undo') {
     clearTimeout(timer);
+    // Nothing outside of an open dialog can be used.
+    (document.querySelector('dialog[open]') ?? document.getElementById('app')).append(toastBox);
     toast.value = { text, undo, word };
     timer = setTimeout(() => { toast.value = null; }, TOAST_MS);
 }
@@ -78,7 +81,7 @@ export async function attempt(work) {
 }
 
 export function toasts() {
-    return h('div', { class: 'toasts', role: 'status' }, () => toast.value && h('div',
+    toastBox = h('div', { class: 'toasts', role: 'status' }, () => toast.value && h('div',
         { class: 'toast' }, toast.value.text, toast.value.undo && h('button', { type: 'button',
             onclick: () => {
                 const { undo } = toast.peek();
@@ -86,6 +89,7 @@ export function toasts() {
                 toast.value = null;
                 attempt(undo);
             } }, toast.value.word)));
+    return toastBox;
 }
 
 // ---- Dialogs ----
@@ -100,6 +104,8 @@ export function dialog(title, content) {
         ...nodes);
     box.addEventListener('close', () => {
         end();
+        if (box.contains(toastBox))
+            document.getElementById('app').append(toastBox);
         box.remove();
     });
     box.addEventListener('click', (event) => {

@@ -15,7 +15,7 @@ pageTest('a key logs in, and is stored nowhere', { role: 'write' }, async (all) 
     await axe(tab, 'login');
     await tab.fill('#key', 'pk_wrong');
     await tab.press('#key', 'Enter');
-    await tab.waitForSelector('.problem:has-text("the API key is not known")');
+    await tab.waitForSelector('.problem:text-is("the API key is not known")');
     await tab.fill('#key', key);
     await tab.press('#key', 'Enter');
     await tab.waitForSelector('html[data-ready]');

@@ -111,10 +111,12 @@ pageTest('keys: create one, see its secret once, revoke it', { role: 'admin' }, 
     assert.match(secret, /^pk_[0-9a-f]{64}$/);
     await tab.click('dialog button:text-is("Copy")');
     assert.equal(await tab.evaluate(() => navigator.clipboard.readText()), secret);
+    await tab.waitForSelector('dialog .toast:has-text("Copied.")');
     const me = (await s.get('/api/v1/me', { key: secret })).json;
     assert.deepEqual([me.role, me.label, me.budget.tokens, me.budget.cost_micros, me.budget.period],
         ['read', 'the laptop', 5000, 1500000, 'month']);
     await tab.click('dialog button:text-is("Done")');
+    await tab.waitForSelector('#app > .toasts .toast');
     await tab.waitForSelector('.key:has-text("the laptop"):has-text("5,000 tokens per month")');
     assert.ok(!(await tab.content()).includes(secret));
     await tab.reload();

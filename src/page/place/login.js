@@ -27,7 +27,8 @@ function form() {
             await logIn({ key: field.value.trim() });
             location.reload();
         } catch (error) {
-            problem.value = error.message;
+            // The rest of the message is for programs.
+            problem.value = error.code === 401 ? error.message.split('; ')[0] : error.message;
         }
     } }, field, h('button', { class: 'primary' }, 'Log in'),
     () => problem.value && h('p', { class: 'problem', role: 'alert' }, problem.value));
