@@ -7,6 +7,7 @@
  * that a format adds around a part, the maximum is used. */
 #include "context/context_draft.h"
 
+#include "base/json/json.h"
 #include "context/context_text.h"
 #include "dialect/dialect_part.h"
 #include "palaver/limits.h"
@@ -21,19 +22,6 @@
 #define LINES_BEFORE_MAX 9
 
 /* ---- Sizes ---- */
-
-/* The number of bytes that JSON adds to each byte: 1 for an escape of two characters, 5 for
- * \u00XX. */
-static const uint8_t escapes[256] = {5, 5, 5, 5, 5, 5, 5, 5, 1, 1, 1, 5, 1, 1, 5, 5, 5, 5, 5, 5, 5,
-        5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, ['"'] = 1, ['\\'] = 1};
-
-static uint64_t json_len(pal_str text)
-{
-    uint64_t len = text.len;
-    for (size_t i = 0; i < text.len; i++)
-        len += escapes[(unsigned char)text.data[i]];
-    return len;
-}
 
 uint64_t pal_context_part_bytes(const pal_part *part)
 {
@@ -51,10 +39,12 @@ static void measure_parts(const pal_part *parts, size_t len, pal_size *size)
 {
     for (size_t i = 0; i < len; i++) {
         const pal_part *part = &parts[i];
-        size->bytes += PART_BYTES + json_len(part->text) + json_len(part->arguments) +
-                json_len(part->call_id) + json_len(part->name) + json_len(part->signature) +
-                json_len(part->url) + part->media_type.len + part->extra.len +
+        const pal_str texts[] = {part->text, part->arguments, part->call_id, part->name,
+                part->signature, part->url};
+        size->bytes += PART_BYTES + part->media_type.len + part->extra.len +
                 pal_context_part_base64_bytes(part);
+        for (size_t j = 0; j < sizeof(texts) / sizeof(texts[0]); j++)
+            size->bytes += pal_json_text_len(texts[j]);
         size->images += part->kind == PAL_PART_IMAGE;
         measure_parts(part->parts, part->parts_len, size);
     }
@@ -91,8 +81,8 @@ static pal_status measure_tools(const pal_context_input *input, pal_size *out_si
         if (status != PAL_OK)
             return status;
         size.tokens += tokens;
-        size.bytes +=
-                TOOL_BYTES + json_len(tool->name) + json_len(tool->description) + tool->schema.len;
+        size.bytes += TOOL_BYTES + pal_json_text_len(tool->name) +
+                pal_json_text_len(tool->description) + tool->schema.len;
     }
     *out_size = size;
     return PAL_OK;

@@ -140,4 +140,7 @@ void pal_json_put_members(pal_json_writer *writer, pal_str json);
  * escaped. */
 void pal_json_quote(pal_buf *buf, pal_str text);
 
+/* Returns how many bytes pal_json_quote() writes for valid UTF-8, without the quotes. */
+uint64_t pal_json_text_len(pal_str text);
+
 #endif

@@ -20,10 +20,10 @@ static inline bool json_is_plain(char c)
     return byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\';
 }
 
-/* Returns true if none of eight bytes needs attention. The high bit of (x - 0x01..) & ~x marks zero
+/* Returns true if any of eight bytes must be escaped. The high bit of (x - 0x01..) & ~x marks zero
  * bytes. It can also mark other bytes, but only if there is a zero byte as well, which is enough
  * for a yes or no. */
-static inline bool json_is_plain_word(uint64_t word)
+static inline bool json_needs_escape(uint64_t word)
 {
     const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
     uint64_t quote = word ^ (ones * '"');
@@ -31,7 +31,12 @@ static inline bool json_is_plain_word(uint64_t word)
     uint64_t found = (word - ones * 0x20) & ~word;
     found |= (quote - ones) & ~quote;
     found |= (backslash - ones) & ~backslash;
-    return ((found | word) & highs) == 0;
+    return (found & highs) != 0;
+}
+
+static inline bool json_is_plain_word(uint64_t word)
+{
+    return (word & 0x8080808080808080u) == 0 && !json_needs_escape(word);
 }
 
 static inline const char *json_scan_portable(const char *p, const char *end)

@@ -275,3 +275,24 @@ void pal_json_quote(pal_buf *buf, pal_str text)
     }
     pal_buf_append_char(buf, '"');
 }
+
+/* The number of bytes that JSON adds to each byte: 1 for an escape of two characters, 5 for
+ * \u00XX. */
+static const uint8_t added[256] = {5, 5, 5, 5, 5, 5, 5, 5, 1, 1, 1, 5, 1, 1, 5, 5, 5, 5, 5, 5, 5, 5,
+        5, 5, 5, 5, 5, 5, 5, 5, 5, 5, ['"'] = 1, ['\\'] = 1};
+
+uint64_t pal_json_text_len(pal_str text)
+{
+    const char *p = text.len ? text.data : "", *end = p + text.len;
+    uint64_t len = text.len, word;
+    while ((size_t)(end - p) >= sizeof word) {
+        memcpy(&word, p, sizeof word);
+        if (json_needs_escape(word))
+            for (size_t i = 0; i < sizeof word; i++)
+                len += added[(unsigned char)p[i]];
+        p += sizeof word;
+    }
+    while (p < end)
+        len += added[(unsigned char)*p++];
+    return len;
+}

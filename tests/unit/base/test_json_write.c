@@ -2,6 +2,7 @@
 #include <locale.h>
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "support/tap.h"
@@ -45,6 +46,29 @@ static void commas_separate_values_and_members(void)
     CHECK(buf_is(&buf,
             "{\"a\":-1,\"b\\u0000\":[],\"c\":[18446744073709551615,true,{},false,null,\"t\",\"\","
             "{\"r\": 1.50}]}"));
+    pal_buf_done(&buf);
+}
+
+/* Every place of a word and of the rest after it gets every byte of ASCII. */
+static void the_length_of_a_text_is_known_before_it_is_written(void)
+{
+    pal_buf buf;
+    bool same = true;
+    pal_buf_init(&buf, 10000);
+    CHECK_EQ(pal_json_text_len(pal_str_make(NULL, 0)), 0);
+    CHECK_EQ(pal_json_text_len(pal_str_of("\xc3\xa9\n\xe2\x82\xac")), 7);
+    for (size_t at = 0; at < 20; at++) {
+        for (int c = 0; c < 128; c++) {
+            char bytes[20];
+            memset(bytes, 'a', sizeof bytes);
+            bytes[at] = (char)c;
+            pal_str text = pal_str_make(bytes, sizeof bytes);
+            pal_json_quote(&buf, text);
+            same = same && pal_json_text_len(text) + 2 == buf.len;
+            pal_buf_clear(&buf);
+        }
+    }
+    CHECK(same);
     pal_buf_done(&buf);
 }
 
@@ -241,6 +265,7 @@ int main(void)
 {
     arena = pal_arena_new(0);
     RUN(commas_separate_values_and_members);
+    RUN(the_length_of_a_text_is_known_before_it_is_written);
     RUN(white_space_between_tokens_is_removed);
     RUN(members_of_an_object_are_copied);
     RUN(only_required_characters_are_escaped);
