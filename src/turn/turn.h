@@ -317,7 +317,7 @@ typedef struct pal_turn_step {
     size_t messages_len;
     /* the same as numbers, to be stored with the answer's message; items 0: nothing yet */
     pal_sent sent;
-    uint16_t sent_hashes[PAL_SENT_HASHES_MAX];
+    uint16_t *sent_hashes; /* as many as `sent` has */
     pal_tool *tools; /* all tools that the model is shown; the caller's come first */
     size_t tools_len;
     pal_model model;       /* entry of settings.model; the name is empty until the first plan */
@@ -365,8 +365,7 @@ typedef struct pal_turn_commit {
     size_t said_len, said_cap;
     const pal_message *answered; /* the last answer, in the step's arena */
     pal_record *record;          /* the record that `on_done` has filled; in the step's arena */
-    pal_record outbox;           /* the record of turn_outbox.c; in the turn's arena */
-    pal_record due;              /* the record of runtime_memory.c; in the turn's arena */
+    pal_record *outbox;          /* the record of turn_outbox.c; in the turn's arena */
 } pal_turn_commit;
 
 /* A compaction (turn_summary.c). */

@@ -164,12 +164,18 @@ static void put_body(pal_buf *buf, pal_id turn, const pal_turn_channel *channel,
 pal_record *pal_outbox_make_for(pal_turn *turn, pal_id other, const pal_turn_channel *channel,
         pal_turn_state state, pal_str reason, pal_id answer)
 {
-    pal_record *record = &turn->commit.outbox;
+    pal_record *record;
     char name[PAL_OUTBOX_LEN_MAX + 1 + PAL_ID_TEXT_SIZE];
     pal_buf buf;
 
     if (!has_outbox(channel))
         return NULL;
+    record = pal_arena_alloc(turn->arena, sizeof(*record));
+    if (!record) {
+        turn->commit.ops_failure = PAL_NO_MEMORY; /* pal_turn_write() reports it */
+        return NULL;
+    }
+    turn->commit.outbox = record;
     pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
     put_body(&buf, other, channel, state, reason, answer);
     *record = (pal_record){.kind = pal_str_of(PAL_OUTBOX_KIND),
@@ -177,7 +183,7 @@ pal_record *pal_outbox_make_for(pal_turn *turn, pal_id other, const pal_turn_cha
             .session = turn->request.session,
             .body = pal_arena_copy(turn->arena, pal_buf_str(&buf))};
     if (buf.failure != PAL_OK || pal_arena_failure(turn->arena) != PAL_OK)
-        turn->commit.ops_failure = PAL_NO_MEMORY; /* pal_turn_write() reports it */
+        turn->commit.ops_failure = PAL_NO_MEMORY;
     pal_buf_done(&buf);
     return record;
 }

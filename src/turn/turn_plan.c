@@ -114,13 +114,20 @@ static pal_status note_sent(pal_turn *turn, pal_error *err)
 {
     const pal_sent *sent = NULL;
     pal_status status = pal_plan_sent(&turn->step.plan, turn->step.arena, &sent, err);
+    uint16_t *hashes;
+    size_t size;
 
     if (status != PAL_OK)
         return status;
+    size = sent->hashes_len * sizeof(*hashes);
+    hashes = pal_malloc(size + 1); /* one more, because there may be none */
+    if (!hashes)
+        return pal_no_memory(err);
+    memcpy(hashes, sent->hashes, size);
+    pal_free(turn->step.sent_hashes);
+    turn->step.sent_hashes = hashes;
     turn->step.sent = *sent;
-    memcpy(turn->step.sent_hashes, sent->hashes,
-            sent->hashes_len * sizeof(turn->step.sent_hashes[0]));
-    turn->step.sent.hashes = turn->step.sent_hashes;
+    turn->step.sent.hashes = hashes;
     return PAL_OK;
 }
 

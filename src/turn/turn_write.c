@@ -243,7 +243,7 @@ static bool is_beside(const pal_turn *turn, const pal_op *op)
         return true;
     return (op->kind == PAL_OP_RECORD_PUT || op->kind == PAL_OP_RECORD_DROP) &&
             op->u.record.record != turn->commit.record &&
-            op->u.record.record != &turn->commit.outbox;
+            op->u.record.record != turn->commit.outbox;
 }
 
 pal_status pal_turn_write_status(const pal_turn *turn, pal_error *out_error)

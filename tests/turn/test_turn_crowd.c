@@ -16,7 +16,7 @@
 
 enum { ROUNDS = 5, FLOODED = 100, FLOOD_ROUNDS = 20, BATCH = 500, SPARE_FILES = 200 };
 
-#define RESIDENT_MAX (300l << 20)
+#define RESIDENT_MAX (320l << 20) /* 30 KB each, and what allocators of busy workers keep */
 
 typedef struct member {
     pal_id session, turn;

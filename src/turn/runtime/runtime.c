@@ -46,6 +46,7 @@ static void free_turn(pal_turn *turn)
     pal_arena_free(turn->step.arena);
     pal_arena_free(turn->outcome.arena);
     pal_arena_free(turn->arena);
+    pal_free(turn->step.sent_hashes);
     pal_free(turn->commit.ops);
     pal_free(turn);
 }

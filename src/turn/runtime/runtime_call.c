@@ -367,8 +367,11 @@ pal_status pal_turn_find(
         return status;
     if (status == PAL_NOT_FOUND) {
         status = find_stored(runtime, &q, (pal_id){{0}}, out_info);
-        out_info->is_elsewhere = status == PAL_OK;
-        return status;
+        if (status == PAL_OK)
+            out_info->is_elsewhere = true;
+        /* In between, a stored note can have become a turn here, and nothing in the store names
+         * it after its end. */
+        return status == PAL_NOT_FOUND ? ask(runtime, &q, find_on_loop) : status;
     }
     /* Another process may run this turn, or may have continued it after it failed or paused
      * here. */

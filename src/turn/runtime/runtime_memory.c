@@ -127,11 +127,16 @@ static bool has_memory(const pal_turn *turn)
 
 const pal_record *pal_memory_expect(pal_turn *turn)
 {
+    pal_record *record;
+
     if (!has_memory(turn) || turn->summary.wait ||
             find_job(turn->runtime, turn->request.tenant, turn->request.session))
         return NULL;
-    turn->commit.due = due_record(turn->request.tenant, turn->request.session, turn->arena);
-    return turn->commit.due.name.len > 0 ? &turn->commit.due : NULL;
+    record = pal_arena_alloc(turn->arena, sizeof(*record));
+    if (!record)
+        return NULL;
+    *record = due_record(turn->request.tenant, turn->request.session, turn->arena);
+    return record->name.len > 0 ? record : NULL;
 }
 
 void pal_memory_add_due(pal_turn *turn, const pal_record *record)

@@ -1,6 +1,6 @@
 // docs/api.md is true: its commands about sessions and messages are run one after the other. The
 // response to the last command of a block must be the response that the page shows. "..." on the
-// page matches anything that differs from run to run.
+// page matches anything that differs from run to run. Fractions are shown with one digit.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -17,6 +17,8 @@ function assertShown(actual, shown, where) {
         assert.deepEqual(Object.keys(actual), Object.keys(shown), where);
         for (const name of Object.keys(shown))
             assertShown(actual[name], shown[name], `${where}.${name}`);
+    } else if (typeof shown === 'number' && !Number.isInteger(shown)) {
+        assert.equal(Math.round(actual * 10) / 10, shown, where);
     } else {
         assert.deepEqual(actual, shown, where);
     }

@@ -232,7 +232,7 @@ test('a turn that used up its rounds stays in the conversation', bounded, async 
     assert.equal(model.asked.filter(({ known }) => !known).length, 1);
 });
 
-for (const [context, output] of [[3000, 500], [4000, 2000], [1000, 400]]) {
+for (const [context, output] of [[3000, 500], [4000, 2000], [1100, 400]]) {
     test(`a summary within ${context} tokens is short and never empty`, bounded, async (t) => {
         const s = await serveModel(t, { config: `models:
   - {name: mock-model, context: ${context}, output: ${output}}

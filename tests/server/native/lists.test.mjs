@@ -179,7 +179,7 @@ test('waiting messages are listed and taken back', async (t) => {
     assert.deepEqual(dropped.json.items.map(({ text }) => text), ['second']);
     assert.equal((await get(s, `turns/${queued[0]}`)).state, 'canceled');
     const again = await s.ask('DELETE', `/api/v1/sessions/${id}/inbox/${items[0].id}`);
-    assertError(again, 404, 'not_found', /does not wait/);
+    assertError(again, 404, 'not_found', /is no longer waiting/);
     assertError(await s.ask('DELETE', `/api/v1/sessions/${id}/inbox/x`), 400, 'invalid', /id/);
     await s.release();
     await running;
