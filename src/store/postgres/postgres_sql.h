@@ -397,7 +397,8 @@
             " AND r.kind IN ($4, $5)")                                                             \
     X(BLOB_REF_DROP_MESSAGE,                                                                       \
             "WITH gone AS (SELECT DISTINCT r.hash FROM @blob_ref r CROSS JOIN @message q"          \
-            " WHERE r.tenant = $1 AND r.session = $2 AND r.seq BETWEEN $3::bigint - $4 AND $3"             \
+            " WHERE r.tenant = $1 AND r.session = $2"                                              \
+            " AND r.seq BETWEEN $3::bigint - $4 AND $3"                                            \
             " AND q.tenant = $1 AND q.session = $2 AND q.seq = $3"                                 \
             " AND position(convert_to(encode(r.hash, 'hex'), 'UTF8') IN q.body) > 0"               \
             " AND NOT EXISTS (SELECT 1 FROM @blob_ref o JOIN @message m ON m.tenant = o.tenant"    \
