@@ -84,6 +84,15 @@ function note(response) {
 
 // ---- Requests ----
 
+// A part of an address, which a person may have cut.
+export function decode(text) {
+    try {
+        return decodeURIComponent(text);
+    } catch {
+        return text;
+    }
+}
+
 // Sends a request and returns the response, whatever its code.
 export async function send(method, target, { body, headers = {}, signal } = {}) {
     const half = localStorage.getItem(HALF);

@@ -1,6 +1,6 @@
 // app.js - the frame of the page: which view is shown, keys, and what is said at the top.
 import { effect, h, onEnd, scope, signal } from './core.js';
-import { isLoggedOut } from './api.js';
+import { decode, isLoggedOut } from './api.js';
 import { conversation, newChat } from './chat.js';
 import { isLive, on, start as startLive } from './live.js';
 import { palette } from './palette.js';
@@ -86,9 +86,9 @@ const query = signal(new URLSearchParams()); // of the address
 
 function parse(hash) {
     const [route, query = ''] = hash.split('?');
-    const [, view, name, part, number] = route.split('/');
+    const [start, view = start.slice(1), name, part, number] = route.split('/');
 
-    return { view, name: name && decodeURIComponent(name), part, number,
+    return { view, name: name && decode(name), part, number,
         query: new URLSearchParams(query) };
 }
 
@@ -227,14 +227,14 @@ async function run() {
 
     document.documentElement.dataset.theme = localStorage.getItem('theme') ??
         (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+    const problem = await useCode();
     try {
-        await useCode();
         startLive();
         await startStore();
     } catch (error) {
         if (error.name !== 'Failure')
             throw error;
-        app.replaceChildren(loginView(error), toasts());
+        app.replaceChildren(loginView(error, problem), toasts());
         return;
     }
     document.documentElement.dataset.role = me.peek().role;

@@ -248,6 +248,7 @@ class Conversation {
         } else if (what === 'deleted' || what === 'erased') {
             this.problem.value = 'This session was deleted.';
         } else {
+            this.problem.value = '';
             this.readSession();
         }
     }
@@ -712,7 +713,8 @@ export function conversation({ name, seq, panel, query, panels }) {
     const main = h('main', { class: () => `chat${isMissing() ? ' missing' : ''}`, id: 'main',
         tabIndex: -1 }, top,
         () => chat.problem.value && h('p', { class: 'problem', role: 'alert' },
-            visible(chat.problem.value), isMissing() && [' ', h('a', { href: '#/' }, 'New chat')]),
+            visible(chat.problem.value),
+            isMissing() && [h('br'), h('a', { href: '#/' }, 'New chat')]),
         chat.feed, docks(chat), chat.form, readNote(),
         h('div', { class: 'sr', role: 'status' }, () => chat.status.value));
     const view = h('div', { class: () => `split${panel.value && query.value.has('full')

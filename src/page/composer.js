@@ -146,7 +146,7 @@ export function composer({ draft: place, isBusy, send, stop, gauge = null, onEmp
         } catch (error) {
             if (error.name !== 'Failure')
                 throw error;
-            problem.value = `Not sent: ${error.message} Your text is kept.`;
+            problem.value = `Not sent: ${error.message.replace(/\.?$/, '.')} Your text is kept.`;
         } finally {
             isSending = false;
             form.removeAttribute('aria-busy');

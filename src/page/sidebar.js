@@ -1,6 +1,6 @@
 // sidebar.js - the list of sessions, by day, with forks under their root.
 import { ago, DAY_MS, h, plural, signal } from './core.js';
-import { tenant } from './api.js';
+import { decode, tenant } from './api.js';
 import { icon, iconButton } from './parts.js';
 import { go, loadSessions, me, moreSessions, place, sessionHash, sessions, sessionsProblem, titleOf,
     turns, turnsOf } from './store.js';
@@ -58,7 +58,7 @@ function group(list) {
 
 // ---- Rows ----
 
-const current = () => decodeURIComponent(/^#\/s\/([^/?]+)/.exec(place.value)?.[1] ?? '');
+const current = () => decode(/^#\/s\/([^/?]+)/.exec(place.value)?.[1] ?? '');
 
 function activity(session) {
     const states = turnsOf(session.id).map((turn) => turn.state);

@@ -77,11 +77,24 @@ pageTest('a link of `palaver page` logs in once', { role: 'admin' }, async ({ ne
     await tab.goto(link);
     await tab.waitForSelector('html[data-ready]');
     assert.equal(tab.url(), `${base}/#/`);
+    await tab.waitForSelector('#say');
+    // Who is logged in can use the link again.
+    await tab.goto('about:blank');
+    await tab.goto(link);
+    await tab.waitForSelector('html[data-ready]');
+    await tab.waitForSelector('#say');
+    assert.equal(await tab.locator('.banner').count(), 0);
     await context.clearCookies();
     await tab.evaluate(() => localStorage.clear());
     await tab.goto('about:blank');
     await tab.goto(link);
+    await tab.waitForSelector('.problem:has-text("the code is not valid, was used")');
     await tab.waitForSelector('#key');
+});
+
+pageTest('an old link opens a server without keys', async ({ open }) => {
+    const tab = await open('#/login?code=abc');
+    await tab.waitForSelector('#say');
 });
 
 async function logIn(tab, base, key) {

@@ -117,4 +117,9 @@ pageTest('about says what runs, and unknown places say so', async ({ open, api }
     await tab.goto(`${new URL(tab.url()).origin}/#/s/none`);
     await tab.waitForSelector('.problem:has-text("There is no such session.") a');
     assert.ok(!(await tab.isVisible('#say')), 'nothing can be said there');
+    for (const hash of ['#nowhere', '#/s/%E0%A4%A', '#/s/none/t/%E0']) {
+        await tab.goto(`${new URL(tab.url()).origin}/${hash}`);
+        await tab.waitForSelector(hash === '#nowhere' ? 'h1:text-is("This page does not exist")'
+            : '.problem:has-text("There is no such session.")');
+    }
 });

@@ -251,6 +251,20 @@ pageTest('messages that wait are shown after a reload', async ({ open, s }) => {
     await tab.waitForSelector('.docks .waiting', { state: 'detached' });
 });
 
+pageTest('a session that is deleted elsewhere says so, and comes back', async ({ open, s, api }) => {
+    const id = await s.session({ title: 'Away' });
+    const tab = await open(`#/s/${id}`);
+    await tab.fill('#say', 'Hello');
+    await api('DELETE', `sessions/${id}`);
+    await tab.waitForSelector('.problem:has-text("This session was deleted.")');
+    await tab.press('#say', 'Enter');
+    await tab.waitForSelector('.composer .problem:has-text("not found. Your text is kept.")');
+    await api('POST', `sessions/${id}/restore`);
+    await tab.waitForSelector('main > .problem', { state: 'detached' });
+    await tab.press('#say', 'Enter');
+    await lastIs(tab, 'echo: Hello');
+});
+
 pageTest('a turn can be stopped', async ({ open }) => {
     const tab = await open();
     await say(tab, '<<say one two three four>><<chunk 7>><<stall after=1>>');

@@ -3,7 +3,7 @@
 // The events of a turn say when everything happened, but the server keeps them in memory only. If
 // it no longer has them, the times at which the messages were recorded take their place.
 import { clip, count, duration, effect, h, money, onEnd, plural, signal, time } from '../core.js';
-import { get, send } from '../api.js';
+import { decode, get, send } from '../api.js';
 import { button, iconButton, visible } from '../parts.js';
 import { cachedShare, sumOf, usageText } from '../cost.js';
 import { eventsOf } from '../live.js';
@@ -358,7 +358,7 @@ function traceView(chat, trace, now, opened) {
 }
 
 // The turn that the address names, or the newest one.
-export const turnInPlace = (hash) => decodeURIComponent(/^#\/s\/[^/?]+\/t\/([^/?]+)/
+export const turnInPlace = (hash) => decode(/^#\/s\/[^/?]+\/t\/([^/?]+)/
     .exec(hash)?.[1] ?? '');
 
 export function turnView(chat) {
