@@ -6,8 +6,8 @@ import { place } from '../store.js';
 
 const LINK = /^#\/login\?code=([\w-]+)$/;
 
-// A link of `palaver page` has a code that counts once. It does not stay in the address. Returns why
-// it does not count: the person may be logged in already, or need no login.
+// A link of `palaver page` has a code that counts once. It does not stay in the address. Returns
+// why it does not count: the person may be logged in already, or need no login.
 export async function useCode() {
     const code = LINK.exec(location.hash)?.[1];
 
