@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/clock.h"
 
@@ -100,6 +101,18 @@ static uint64_t status_bytes(const child *self, const char *name)
     if (file)
         fclose(file);
     return kib * 1024;
+}
+
+double child_cpu_us(const child *self)
+{
+    struct timespec spent = {0};
+    clockid_t clock;
+
+    if (clock_getcpuclockid(self->pid, &clock) != 0 || clock_gettime(clock, &spent) != 0) {
+        perror("the clock of a process");
+        exit(1);
+    }
+    return (double)spent.tv_sec * 1e6 + (double)spent.tv_nsec / 1e3;
 }
 
 uint64_t child_resident(const child *self)

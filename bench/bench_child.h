@@ -20,6 +20,9 @@ void child_stop(child *self);
 /* Runs a program and waits for its end. */
 void child_run(const char *const argv[]);
 
+/* CPU time of the process so far, in microseconds. */
+double child_cpu_us(const child *self);
+
 /* Resident memory: all of it, and the part that does not belong to files. */
 uint64_t child_resident(const child *self);
 uint64_t child_anonymous(const child *self);

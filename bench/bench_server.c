@@ -1,7 +1,9 @@
 /* bench_server.c - compares the server with the bare store and with a server of Node and SQLite,
  * and measures an idle server.
  *
- *   bench_server --palaver PROGRAM [--baseline SERVER.MJS] [--dir DIRECTORY] [--quick]
+ *   bench_server --palaver PROGRAM [--baseline SERVER.MJS] [--dir DIRECTORY] [--quick] [--cpu]
+ *
+ * --cpu: only the CPU time of the servers.
  *
  * All sides run on this machine, in slices that alternate. Printed is the median of the slices'
  * ratios. The clients share the machine with the servers, so every figure over HTTP includes their
@@ -38,16 +40,18 @@ typedef struct scale {
     size_t sessions;      /* sessions in the store that is opened */
     size_t read_sessions; /* sessions among them that have messages */
     uint64_t reads;       /* in one slice */
+    size_t cold_sessions; /* more messages than the memory for sessions has room for */
     size_t starts;
     size_t streams;
 } scale;
 
-static const scale full_scale = {9, 500000, 1000000, 100000, 10000, 5, 10000};
-static const scale quick_scale = {2, 60000, 5000, 500, 300, 2, 50}; /* for a quick check */
+static const scale full_scale = {9, 500000, 1000000, 100000, 10000, 6000, 5, 10000};
+static const scale quick_scale = {2, 60000, 5000, 500, 300, 100, 2, 50}; /* for a quick check */
 
 static scale size;
 static const char *palaver, *baseline;
 static char directory[512] = ".", log_path[600];
+static bool only_cpu;
 static model_server models;
 
 /* ---- Files ---- */
@@ -83,18 +87,23 @@ static pal_store *store_open(const char *name)
     return store;
 }
 
-static void store_make(const char *name, size_t sessions, size_t with_messages, size_t each)
+static void store_make(
+        const char *name, size_t sessions, size_t with_messages, size_t each, size_t len)
 {
     pal_store *store = store_open(name);
 
     fill_sessions(store, 0, sessions);
-    if (each)
-        fill_messages(store, 0, with_messages, each, SHORT_LEN);
+    if (each) {
+        pal_error error = {0};
+
+        fill_messages(store, 0, with_messages, each, len);
+        fill_must(pal_store_index(store, UINT32_MAX, NULL, &error), &error);
+    }
     pal_store_close(store);
 }
 
 /* Creates the same sessions, with the same ids. */
-static void baseline_make(const char *name, size_t sessions, size_t each)
+static void baseline_make(const char *name, size_t sessions, size_t each, size_t len)
 {
     path full, ids;
     char each_text[24], len_text[24], id[PAL_ID_TEXT_SIZE];
@@ -112,7 +121,7 @@ static void baseline_make(const char *name, size_t sessions, size_t each)
         exit(1);
     }
     snprintf(each_text, sizeof(each_text), "%zu", each);
-    snprintf(len_text, sizeof(len_text), "%d", SHORT_LEN);
+    snprintf(len_text, sizeof(len_text), "%zu", len);
     child_run((const char *[]){"node", baseline, "fill", full, ids, each_text, len_text, NULL});
     unlink(ids);
 }
@@ -165,16 +174,21 @@ static size_t request_append(uint64_t n, char *out, void *user)
             id, strlen(body), body);
 }
 
-static size_t request_tail(uint64_t n, char *out, void *user)
+static size_t request_tail_of(uint64_t index, char *out)
 {
     char id[PAL_ID_TEXT_SIZE];
 
-    (void)user;
-    pal_id_to_text(fill_session_id(fill_hash(n) % size.read_sessions), id);
+    pal_id_to_text(fill_session_id(index), id);
     return (size_t)snprintf(out, LOAD_REQUEST_MAX,
             "GET /api/v1/sessions/%s/messages?order=desc&limit=%d HTTP/1.1\r\n"
             "Host: 127.0.0.1\r\n\r\n",
             id, TAIL);
+}
+
+static size_t request_tail(uint64_t n, char *out, void *user)
+{
+    (void)user;
+    return request_tail_of(fill_hash(n) % size.read_sessions, out);
 }
 
 static load *load_on(
@@ -252,12 +266,12 @@ static void bench_appends(void)
     child ours = {0}, theirs = {0};
     load *ours_load, *theirs_load = NULL;
 
-    store_make("alone", CONNECTIONS, 0, 0);
-    store_make("served", CONNECTIONS, 0, 0);
+    store_make("alone", CONNECTIONS, 0, 0, 0);
+    store_make("served", CONNECTIONS, 0, 0, 0);
     palaver_start(&ours, "served", NULL);
     ours_load = load_on(&ours, 201, request_append);
     if (baseline) {
-        baseline_make("node", CONNECTIONS, 0);
+        baseline_make("node", CONNECTIONS, 0, 0);
         baseline_start(&theirs, "node");
         theirs_load = load_on(&theirs, 201, request_append);
     }
@@ -275,6 +289,78 @@ static void bench_appends(void)
     remove_files("alone");
     remove_files("served");
     remove_files("node");
+}
+
+/* ---- CPU time ---- */
+
+#define HOT_SESSIONS CONNECTIONS
+
+typedef size_t request_fn(uint64_t n, char *out, void *user);
+
+static size_t request_hot_tail(uint64_t n, char *out, void *user)
+{
+    (void)user;
+    return request_tail_of(fill_hash(n) % HOT_SESSIONS, out);
+}
+
+/* The other sessions, one after the other. */
+static size_t request_cold_tail(uint64_t n, char *out, void *user)
+{
+    (void)user;
+    return request_tail_of(HOT_SESSIONS + n % size.cold_sessions, out);
+}
+
+static double cpu_of_requests(load *clients, const child *server)
+{
+    double before = child_cpu_us(server);
+
+    load_count(clients, size.reads);
+    return (child_cpu_us(server) - before) / (double)size.reads;
+}
+
+static void cpu_compare(const char *what, const child *ours, const child *theirs, unsigned code,
+        request_fn *request, const char *goal)
+{
+    load *ours_load = load_on(ours, code, request), *theirs_load = NULL;
+    pairs p = {0};
+
+    if (baseline)
+        theirs_load = load_on(theirs, code, request);
+    for (size_t i = 0; i <= size.rounds; i++) {
+        double us = cpu_of_requests(ours_load, ours);
+
+        pairs_add(&p, us, baseline ? cpu_of_requests(theirs_load, theirs) : us);
+    }
+    pairs_print(what, &p, goal);
+    load_close(ours_load);
+    if (baseline)
+        load_close(theirs_load);
+}
+
+static void bench_cpu(void)
+{
+    child ours = {0}, theirs = {0};
+
+    store_make("cpu", HOT_SESSIONS + size.cold_sessions, HOT_SESSIONS + size.cold_sessions, EACH,
+            TEXT_LEN);
+    palaver_start(&ours, "cpu", NULL);
+    if (baseline) {
+        baseline_make("node-cpu", HOT_SESSIONS + size.cold_sessions, EACH, TEXT_LEN);
+        baseline_start(&theirs, "node-cpu");
+    }
+    pairs_print_head("CPU time of the server for a request, in us: less is better", "palaver",
+            "Node and SQLite");
+    cpu_compare("newest 50 of 624 bytes, sessions in use", &ours, &theirs, 200, request_hot_tail,
+            "<= 0.11");
+    cpu_compare("newest 50 of 624 bytes, one session after the other", &ours, &theirs, 200,
+            request_cold_tail, "");
+    cpu_compare("durable append of 624 bytes, 64 connections", &ours, &theirs, 201, request_append,
+            "<= 0.11");
+    child_stop(&ours);
+    if (baseline)
+        child_stop(&theirs);
+    remove_files("cpu");
+    remove_files("node-cpu");
 }
 
 /* ---- Starting ---- */
@@ -379,7 +465,7 @@ static void bench_streams(void)
 
     if (!fds)
         exit(1);
-    store_make("streams", 1, 0, 0);
+    store_make("streams", 1, 0, 0, 0);
     snprintf(url, sizeof(url), "http://127.0.0.1:%d/v1", models.port);
     palaver_start(&server, "streams", url);
     turn_hold(&server, turn);
@@ -422,6 +508,8 @@ static void options_read(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--quick") == 0)
             size = quick_scale;
+        else if (strcmp(argv[i], "--cpu") == 0)
+            only_cpu = true;
         else if (strcmp(argv[i], "--dir") == 0 && i + 1 < argc)
             snprintf(directory, sizeof(directory), "%s", argv[++i]);
         else if (strcmp(argv[i], "--palaver") == 0 && i + 1 < argc)
@@ -434,9 +522,16 @@ static void options_read(int argc, char **argv)
     if (!palaver) {
         fprintf(stderr,
                 "usage: bench_server --palaver PROGRAM [--baseline SERVER.MJS]"
-                " [--dir DIRECTORY] [--quick]\n");
+                " [--dir DIRECTORY] [--quick] [--cpu]\n");
         exit(2);
     }
+}
+
+static int end(void)
+{
+    model_server_stop(&models);
+    unlink(log_path);
+    return 0;
 }
 
 int main(int argc, char **argv)
@@ -447,16 +542,17 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     path_set(log_path, "log");
     printf("palaver's server: medians of %zu alternating slices\n", size.rounds);
+    bench_cpu();
+    if (only_cpu)
+        return end();
     bench_appends();
-    store_make("large", size.sessions, size.read_sessions, EACH);
+    store_make("large", size.sessions, size.read_sessions, EACH, SHORT_LEN);
     bench_start();
     if (baseline)
-        baseline_make("node-large", size.read_sessions, EACH);
+        baseline_make("node-large", size.read_sessions, EACH, SHORT_LEN);
     bench_reads();
     remove_files("large");
     remove_files("node-large");
     bench_streams();
-    model_server_stop(&models);
-    unlink(log_path);
-    return 0;
+    return end();
 }
