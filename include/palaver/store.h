@@ -266,7 +266,9 @@ typedef struct pal_message_query {
     uint64_t bytes_max;  /* maximum sum of their stored bytes */
     bool from_end;       /* select from the newest backward; otherwise from the oldest forward */
     bool hidden;         /* include messages and parts that a mark hides */
-    PAL_RESERVED(4);
+    uint64_t only_memory; /* 1: return PAL_BUSY instead of blocking, unless all of it is in memory
+                             (pal_store_options.cache_bytes) */
+    PAL_RESERVED(3);
 } pal_message_query;
 
 typedef struct pal_message_page {

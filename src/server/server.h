@@ -52,6 +52,9 @@ typedef enum pal_api_flag {
     PAL_API_AT_TURN = 1 << 4,
     /* A link of any page can lead here. The response never shows anything that is stored. */
     PAL_API_PAGE = 1 << 5,
+    /* Together with WORKER. The handler is first called with call->only_memory. If it cannot answer
+     * without blocking, it fails with PAL_BUSY, and is called again on a worker. */
+    PAL_API_MEMORY = 1 << 6,
 } pal_api_flag;
 
 /* Describes a JSON object or the query parameters of a route (api/api_object.h). */

@@ -46,6 +46,9 @@ struct pal_call {
      * says so. */
     bool is_mixed;
 
+    /* The handler must not block: see PAL_API_MEMORY. */
+    bool only_memory;
+
     /* Private: used by server_*.c only. */
     pal_buf buf;            /* the body of the response */
     pal_json_writer writer; /* writes into `buf` */

@@ -287,6 +287,24 @@ static void on_worker(pal_exchange *x)
     run_handler(x->call);
 }
 
+/* False: the handler must run on a worker. */
+static bool try_memory(pal_call *call)
+{
+    pal_error err = {0};
+    if (!(call->route->flags & PAL_API_MEMORY))
+        return false;
+    call->only_memory = true;
+    pal_status status = call->route->handler(call, &err);
+    /* After PAL_OK the call may no longer exist. */
+    if (status == PAL_OK)
+        return true;
+    call->only_memory = false;
+    if (status == PAL_BUSY)
+        return false;
+    pal_subject_fail(call, status, &err);
+    return true;
+}
+
 static void take(pal_call *call)
 {
     bool answered;
@@ -296,10 +314,10 @@ static void take(pal_call *call)
         pal_subject_fail(call, status, &err);
     else if (answered)
         return;
-    else if (call->route->flags & PAL_API_WORKER && !call->is_on_worker)
-        pal_exchange_to_worker(call->exchange, on_worker);
-    else
+    else if (!(call->route->flags & PAL_API_WORKER) || call->is_on_worker)
         run_handler(call);
+    else if (!try_memory(call))
+        pal_exchange_to_worker(call->exchange, on_worker);
 }
 
 static void take_on_worker(pal_exchange *x)

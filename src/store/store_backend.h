@@ -588,6 +588,7 @@ typedef struct pal_store_backend {
 struct pal_engine {
     const pal_store_backend *backend;
     struct pal_cache *cache; /* set by the front; NULL: nothing is kept in memory */
+    bool is_only_memory;     /* has no backend's data: reads that the cache cannot answer fail */
 };
 
 /* Returns the present time for decisions about the engine's data. */

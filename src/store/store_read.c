@@ -89,6 +89,23 @@ pal_status pal_store_find(pal_store *store, pal_str tenant, pal_session_by by, p
 
 /* ---- Messages and their marks, inbox and lease ---- */
 
+static pal_status load_from_memory(pal_store *store, pal_str tenant, pal_id session,
+        const pal_message_query *load, pal_arena *arena, pal_message_page *out_messages,
+        pal_error *err)
+{
+    pal_engine *memory = pal_cache_memory(store->engine);
+    pal_session_row row;
+    pal_status status = pal_tenant_check(&tenant, err);
+
+    if (status == PAL_OK && !memory)
+        return pal_error_set(err, PAL_BUSY, "the store keeps nothing in memory");
+    if (status == PAL_OK)
+        status = pal_view_session(memory, tenant, session, arena, &row, err);
+    if (status == PAL_OK)
+        status = pal_view_load(memory, &row, load, arena, out_messages, err);
+    return status;
+}
+
 pal_status pal_store_load(pal_store *store, pal_str tenant, pal_id session,
         const pal_message_query *load, pal_arena *arena, pal_message_page *out_messages,
         pal_error *err)
@@ -97,9 +114,11 @@ pal_status pal_store_load(pal_store *store, pal_str tenant, pal_id session,
     bool is_tail = load && load->from_end && load->limit > 0 && load->before_seq == 0;
     pal_ahead_wants wants = {.rows_max = is_tail ? load->limit + 1 : 0, .is_brief = true};
     pal_snapshot snapshot;
-    pal_status status = pal_snapshot_begin_ahead(
-            store, tenant, session, &wants, arena, &snapshot, err);
+    pal_status status;
 
+    if (load && load->only_memory)
+        return load_from_memory(store, tenant, session, load, arena, out_messages, err);
+    status = pal_snapshot_begin_ahead(store, tenant, session, &wants, arena, &snapshot, err);
     if (status == PAL_OK)
         status = pal_snapshot_load(&snapshot, load ? load : &everything, arena, out_messages, err);
     return status;

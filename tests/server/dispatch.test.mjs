@@ -187,6 +187,29 @@ test('/metrics counts requests, commits and turns', async (t) => {
         assert.match(line, /^(# (HELP|TYPE) \w+ .+|\w+(\{[^}]*(\{\w+\}[^}]*)*\})? [-+.\de]+)$/, line);
 });
 
+test('a session that is read again is answered from memory', async (t) => {
+    const s = await serve(t);
+    const { id } = (await s.post('/api/v1/sessions', { key: 'by key' })).json;
+    const url = `/api/v1/sessions/${id}/messages`;
+    const say = (content) => s.post(url, { role: 'user', content });
+    const texts = async (query = '') => (await s.get(`${url}${query}`)).json.messages
+        .map((m) => m.content);
+    const hits = async () => Number(/^palaver_store_cache_hits_total (\d+)$/m
+        .exec((await s.get('/metrics')).text)[1]);
+    await say('one');
+    await say('two');
+    const first = await s.get(url);
+    for (let i = 0; i < 3; i++) assert.equal((await s.get(url)).text, first.text);
+    while (await hits() < 2) await texts();
+    await say('three');
+    assert.deepEqual(await texts('?order=desc&limit=2'), ['three', 'two']);
+    assert.deepEqual(await texts('?marks=true'), ['one', 'two', 'three']);
+    assert.equal((await s.get('/api/v1/sessions/by%20key/messages')).json.messages.length, 3);
+    assertError(await s.get(`${url}?limit=x`), 400, 'invalid');
+    await s.post(`/api/v1/sessions/${id}/erase`, {});
+    assertError(await s.get(url), 404, 'not_found');
+});
+
 test('the log has one line per request and no names that users chose', async (t) => {
     const s = await serve(t);
     await s.post('/api/v1/sessions', { key: 'secret-name' });

@@ -25,15 +25,20 @@
 
 #include "base/memory.h"
 
+/* Nothing of this table is called: a backend with a clock of its own has no outside(). */
+static const pal_store_backend memory_table = {.scheme = "none"};
+
 pal_status pal_cache_open(pal_engine *engine, uint64_t bytes_max, pal_error *err)
 {
     pal_cache *cache;
 
-    if (bytes_max == 0 || !engine->backend->outside)
+    if (bytes_max == 0 || !engine->backend->outside || engine->backend->now_ms)
         return PAL_OK;
     cache = pal_calloc(1, sizeof(*cache));
     if (!cache)
         return pal_no_memory(err);
+    cache->engine = engine;
+    cache->memory = (pal_engine){.backend = &memory_table, .cache = cache, .is_only_memory = true};
     cache->shard_bytes_max = bytes_max / PAL_CACHE_SHARDS;
     for (size_t i = 0; i < PAL_CACHE_SHARDS; i++)
         pthread_mutex_init(&cache->shards[i].lock, NULL);
@@ -73,6 +78,16 @@ pal_cache_counts pal_cache_count(const pal_engine *engine)
     return counts;
 }
 
+pal_engine *pal_cache_memory(const pal_engine *engine)
+{
+    return engine->cache ? &engine->cache->memory : NULL;
+}
+
+pal_status pal_cache_missing(pal_error *err)
+{
+    return pal_error_set(err, PAL_BUSY, "the session is not in memory");
+}
+
 /* The last bytes of an id are random. */
 pal_cache_shard *pal_cache_shard_of(pal_cache *cache, pal_id id)
 {
@@ -94,14 +109,12 @@ size_t pal_cache_tail_bytes_max(const pal_cache *cache)
 
 /* ---- What may be answered ---- */
 
-bool pal_cache_note_take(pal_engine *engine, pal_id id, pal_cache_note *out_note)
+bool pal_cache_note_take(pal_cache *cache, pal_id id, pal_cache_note *out_note)
 {
-    pal_cache *cache = engine->cache;
-
     out_note->slot = atomic_load(pal_cache_slot_of(cache, id));
     out_note->all = atomic_load(&cache->all);
     out_note->names = atomic_load(&cache->names);
-    out_note->outside = engine->backend->outside(engine);
+    out_note->outside = cache->engine->backend->outside(cache->engine);
     return out_note->outside != 0 && out_note->slot % 2 == 0 && out_note->all % 2 == 0;
 }
 

@@ -20,6 +20,10 @@ PAL_CHECKED pal_status pal_cache_open(pal_engine *engine, uint64_t bytes_max, pa
 void pal_cache_close(pal_engine *engine);
 pal_cache_counts pal_cache_count(const pal_engine *engine);
 
+/* Returns an engine that can only be read with the functions below. They fail with PAL_BUSY instead
+ * of calling the backend. NULL: the engine has no cache. */
+pal_engine *pal_cache_memory(const pal_engine *engine);
+
 /* Finds a session by its id. */
 PAL_CHECKED pal_status pal_cache_session_find(pal_engine *engine, pal_str tenant, pal_id id,
         pal_arena *arena, pal_session_row *out_row, pal_error *err);

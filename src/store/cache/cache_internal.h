@@ -141,6 +141,8 @@ bool pal_cache_shard_touch(pal_cache_shard *shard, pal_id id);
 /* ---- cache.c ---- */
 
 struct pal_cache {
+    pal_engine *engine; /* the one that has a backend */
+    pal_engine memory;  /* the one that has none */
     size_t shard_bytes_max;
     atomic_uint all;   /* odd while anything in the store may change */
     atomic_uint names; /* odd while expired sessions may be moved to the trash */
@@ -153,12 +155,14 @@ struct pal_cache {
 pal_cache_shard *pal_cache_shard_of(pal_cache *cache, pal_id id);
 atomic_uint *pal_cache_slot_of(pal_cache *cache, pal_id id);
 /* Returns false if nothing about the session may be answered from memory or kept now. */
-bool pal_cache_note_take(pal_engine *engine, pal_id id, pal_cache_note *out_note);
+bool pal_cache_note_take(pal_cache *cache, pal_id id, pal_cache_note *out_note);
 /* Returns whether no commit of this engine has changed the session since the note was taken. */
 bool pal_cache_note_holds(pal_cache *cache, pal_id id, const pal_cache_note *note);
 /* Returns whether the entry shows the state that the note describes. */
 bool pal_cache_entry_is_valid(const pal_cache_entry *entry, const pal_cache_note *note);
 bool pal_cache_session_is_valid(const pal_cache_entry *entry, const pal_cache_note *note);
+/* Fails because the answer is not in memory. */
+pal_status pal_cache_missing(pal_error *err);
 /* Returns how many bytes of rows one session can have. */
 size_t pal_cache_tail_bytes_max(const pal_cache *cache);
 

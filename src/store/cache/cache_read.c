@@ -2,8 +2,13 @@
 #include "base/memory.h"
 #include "store/cache/cache_internal.h"
 
-static void count(pal_cache *cache, bool is_hit)
+/* What is not in memory is counted when it is read from the backend. */
+static void count(const pal_engine *engine, bool is_hit)
 {
+    pal_cache *cache = engine->cache;
+
+    if (!cache || (engine->is_only_memory && !is_hit))
+        return;
     atomic_fetch_add_explicit(is_hit ? &cache->hits : &cache->misses, 1, memory_order_relaxed);
 }
 
@@ -14,26 +19,28 @@ static pal_status find_stored(pal_engine *engine, pal_str tenant, pal_id id, pal
 {
     pal_str name = pal_str_make((const char *)id.bytes, sizeof(id.bytes));
 
+    count(engine, false);
+    if (engine->is_only_memory)
+        return pal_cache_missing(err);
     return engine->backend->session_find(
             engine, tenant, PAL_SESSION_BY_ID, name, arena, out_row, err);
 }
 
 /* Returns whether the session was copied to *out_row. Otherwise *out_keep says whether it should be
  * kept when it was read. */
-static bool find_kept(pal_cache *cache, pal_str key, pal_id id, const pal_cache_note *note,
+static bool find_kept(const pal_engine *engine, pal_str key, pal_id id, const pal_cache_note *note,
         pal_arena *arena, pal_session_row *out_row, bool *out_keep)
 {
+    pal_cache *cache = engine->cache;
     pal_cache_shard *shard = pal_cache_shard_of(cache, id);
     pal_cache_entry *entry;
     bool found = false;
 
     pthread_mutex_lock(&shard->lock);
     entry = pal_cache_shard_find(shard, key);
-    *out_keep = entry || pal_cache_shard_touch(shard, id);
-    if (entry && !pal_cache_entry_is_valid(entry, note)) {
-        pal_cache_shard_drop(shard, entry);
+    *out_keep = entry || (!engine->is_only_memory && pal_cache_shard_touch(shard, id));
+    if (entry && !pal_cache_entry_is_valid(entry, note))
         entry = NULL;
-    }
     if (entry && pal_cache_session_is_valid(entry, note))
         found = pal_cache_entry_get_session(entry, arena, out_row);
     if (found)
@@ -82,12 +89,11 @@ pal_status pal_cache_session_find(pal_engine *engine, pal_str tenant, pal_id id,
     if (!cache || tenant.len > PAL_TENANT_LEN_MAX)
         return find_stored(engine, tenant, id, arena, out_row, err);
     key = pal_cache_key(room, tenant, id);
-    has_note = pal_cache_note_take(engine, id, &note);
-    if (has_note && find_kept(cache, key, id, &note, arena, out_row, &keep)) {
-        count(cache, true);
+    has_note = pal_cache_note_take(cache, id, &note);
+    if (has_note && find_kept(engine, key, id, &note, arena, out_row, &keep)) {
+        count(engine, true);
         return PAL_OK;
     }
-    count(cache, false);
     status = find_stored(engine, tenant, id, arena, out_row, err);
     if (status == PAL_OK && keep)
         keep_session(cache, key, &note, out_row);
@@ -111,7 +117,7 @@ static void reading_begin(reading *self, pal_engine *engine, const pal_handle *h
     self->cache = NULL;
     if (!engine->cache || pal_id_is_none(handle->id) || handle->tenant.len == 0 ||
             handle->tenant.len > PAL_TENANT_LEN_MAX || handle->ahead ||
-            !pal_cache_note_take(engine, handle->id, &self->note))
+            !pal_cache_note_take(engine->cache, handle->id, &self->note))
         return;
     self->cache = engine->cache;
     self->id = handle->id;
@@ -283,6 +289,15 @@ static void keep_rows(row_reading *self)
     pthread_mutex_unlock(&self->base.shard->lock);
 }
 
+static pal_status scan_stored(pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink,
+        void *user, pal_error *err)
+{
+    count(engine, false);
+    if (engine->is_only_memory)
+        return pal_cache_missing(err);
+    return engine->backend->row_scan(engine, scan, sink, user, err);
+}
+
 static pal_status read_rows(row_reading *self, pal_engine *engine, pal_error *err)
 {
     pal_status status = PAL_OK;
@@ -290,12 +305,11 @@ static pal_status read_rows(row_reading *self, pal_engine *engine, pal_error *er
     if (self->scan->descending)
         pass_tail(self);
     if (self->has_rest && self->wanted) {
-        count(self->base.cache, false);
-        status = engine->backend->row_scan(engine, &self->rest, pass_and_keep, self, err);
+        status = scan_stored(engine, &self->rest, pass_and_keep, self, err);
         if (status == PAL_OK && self->keeps)
             keep_rows(self);
     } else {
-        count(self->base.cache, true);
+        count(engine, true);
     }
     if (!self->scan->descending && status == PAL_OK)
         pass_tail(self);
@@ -319,11 +333,8 @@ pal_status pal_cache_row_scan(pal_engine *engine, const pal_row_scan *scan, pal_
 
     reading_begin(&self.base, engine, &scan->handle);
     entry = reading_lock(&self.base);
-    if (!entry) {
-        if (engine->cache)
-            count(engine->cache, false);
-        return engine->backend->row_scan(engine, scan, sink, user, err);
-    }
+    if (!entry)
+        return scan_stored(engine, scan, sink, user, err);
     divide(&self, entry);
     pal_cache_shard_use(self.base.shard, entry);
     pthread_mutex_unlock(&self.base.shard->lock);
@@ -363,10 +374,11 @@ pal_status pal_cache_mark_list(pal_engine *engine, const pal_mark_scan *scan, pa
         found = pal_cache_entry_get_marks(entry, scan, arena, out_marks, out_len);
         pthread_mutex_unlock(&self.shard->lock);
     }
-    if (engine->cache)
-        count(engine->cache, found);
+    count(engine, found);
     if (found)
         return PAL_OK;
+    if (engine->is_only_memory)
+        return pal_cache_missing(err);
     status = engine->backend->mark_list(engine, scan, arena, out_marks, out_len, err);
     if (status == PAL_OK && self.cache)
         keep_marks(&self, scan, *out_marks, *out_len);

@@ -244,6 +244,46 @@ static void a_long_session_keeps_its_newest_rows(void)
     CHECK_EQ(calls_of(session, &(pal_message_query){.limit = 100, .from_end = true}), 1);
 }
 
+static pal_status load_only_memory(pal_id session, uint32_t limit)
+{
+    pal_message_query load = {.limit = limit, .from_end = true, .only_memory = 1};
+    pal_message_page page = {0};
+    pal_status status = pal_store_load(
+            test.store, no_tenant(), session, &load, test.arena, &page, &test.err);
+
+    if (status == PAL_OK)
+        CHECK_EQ(page.len, limit);
+    return status;
+}
+
+static void a_load_from_memory_asks_no_backend(void)
+{
+    pal_message_query two = {.limit = 2, .from_end = true};
+    pal_store_stats before;
+    pal_id session;
+
+    open_traced(0);
+    session = new_session();
+    for (int i = 0; i < 3; i++)
+        GIVES(PAL_BUSY, load_only_memory(session, 2));
+    say_words(session, "a b c d e");
+    calls = 0;
+    GIVES(PAL_BUSY, load_only_memory(session, 2));
+    CHECK_EQ(calls, 0);
+    (void)calls_of(session, &two);
+    (void)calls_of(session, &two);
+    before = stats();
+    calls = 0;
+    GIVES(PAL_BUSY, load_only_memory(session, 4)); /* its session is there, and not all its rows */
+    OK(load_only_memory(session, 2));
+    CHECK_EQ(calls, 0);
+    CHECK_EQ(stats().cache_misses, before.cache_misses);
+    CHECK_THAT(stats().cache_hits, >, before.cache_hits);
+    GIVES(PAL_BUSY, load_only_memory((pal_id){{9}}, 1)); /* it does not know what does not exist */
+    open_traced(PAL_CACHE_BYTES_NONE);
+    GIVES(PAL_BUSY, load_only_memory(session, 2));
+}
+
 /* ---- Reads during commits ---- */
 
 static pal_id raced;
@@ -337,6 +377,7 @@ int main(int argc, char **argv)
     RUN(a_name_is_taken_from_an_expired_session);
     RUN(memory_is_bounded);
     RUN(a_long_session_keeps_its_newest_rows);
+    RUN(a_load_from_memory_asks_no_backend);
     RUN(a_commit_during_a_read_is_not_forgotten);
     RUN(a_commit_is_shown_as_soon_as_it_is_durable);
     RUN(the_other_process_is_noticed);

@@ -17,6 +17,7 @@
 #include "server/api/native/api_turn.h"
 #include "server/server_call.h"
 
+#define INLINE_MESSAGES_MAX 200 /* longer pages would keep other requests waiting */
 #define MESSAGE_FRAME_BYTES 256 /* approximate size of a message in JSON without its text */
 
 /* Requests can have any member of a response. */
@@ -312,6 +313,8 @@ static pal_status load_page(
                 store, call->caller.tenant, session.id, load, call->arena, out_page, err);
     if (status != PAL_NOT_FOUND)
         return status;
+    if (call->only_memory)
+        return pal_error_set(err, PAL_BUSY, "only an id can be found in memory");
     status = pal_call_session(call, call->params[0], &session, err);
     if (status == PAL_OK)
         status = pal_store_load(
@@ -461,7 +464,11 @@ static pal_status list_messages(pal_call *call, pal_error *err)
     pal_status status = pal_api_query_read(call, &page_query_table, &query, err);
     if (status != PAL_OK)
         return status;
+    if (call->only_memory &&
+            (query.load.hidden || query.with_marks || query.load.limit > INLINE_MESSAGES_MAX))
+        return pal_error_set(err, PAL_BUSY, "long pages and marks are read on a worker");
     query.load.from_end = query.is_descending;
+    query.load.only_memory = call->only_memory;
     status = load_page(call, &query.load, &page, err);
     if (status == PAL_OK && query.load.hidden)
         status = flag_all_hidden(call, &page, err);
@@ -657,7 +664,8 @@ const pal_api_route pal_message_routes[] = {
                 replace_messages,
                 {"replaceMessages", "replace all visible messages", NULL,
                         &replace_body, &replaced_body, 200}},
-        {"GET", "/api/v1/sessions/{id}/messages", PAL_KEY_READ, PAL_API_WORKER, list_messages,
+        {"GET", "/api/v1/sessions/{id}/messages", PAL_KEY_READ, PAL_API_WORKER | PAL_API_MEMORY,
+                list_messages,
                 {"listMessages", "list messages in order of seq, ascending or descending",
                         &page_query_table, NULL, &message_page_body, 200}},
         {"GET", "/api/v1/sessions/{id}/messages/{message}", PAL_KEY_READ, PAL_API_WORKER,
