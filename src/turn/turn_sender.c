@@ -150,6 +150,19 @@ static bool same_budget(const pal_budget *a, const pal_budget *b)
             strcmp(a->owner, b->owner) == 0;
 }
 
+/* What a guest says must not get into a turn that may use more tools. */
+static bool same_permissions(const pal_turn_request *a, const pal_turn_request *b)
+{
+    if (a->permissions_len != b->permissions_len || a->cannot_ask != b->cannot_ask ||
+            a->cannot_input != b->cannot_input)
+        return false;
+    for (size_t i = 0; i < a->permissions_len; i++)
+        if (a->permissions[i].permission != b->permissions[i].permission ||
+                !pal_str_equal(a->permissions[i].tool, b->permissions[i].tool))
+            return false;
+    return true;
+}
+
 bool pal_sender_can_merge(
         const pal_turn_request *first, const pal_turn_request *second, pal_arena *scratch)
 {
@@ -171,7 +184,8 @@ bool pal_sender_can_merge(
             pal_str_equal(first->agent, second->agent) &&
             pal_str_equal(first->tool_choice, second->tool_choice) &&
             pal_str_equal(first->parameters, second->parameters) &&
-            same_budget(&first->budget, &second->budget) && same_chat(first, second, scratch);
+            same_budget(&first->budget, &second->budget) && same_permissions(first, second) &&
+            same_chat(first, second, scratch);
 }
 
 static pal_str mark_merged(pal_str extra, pal_arena *arena)
