@@ -113,6 +113,7 @@ typedef enum pal_config_recorder {
 
 struct pal_context_settings; /* declared in context.h */
 struct pal_runtime_options;  /* declared in turn.h */
+struct pal_channel_settings; /* declared in channel.h */
 
 /* All values. Texts are terminated with a NUL. Everything belongs to the configuration. */
 typedef struct pal_config_values {
@@ -197,6 +198,12 @@ PAL_API PAL_CHECKED pal_status pal_config_read_environment(pal_config *config, p
  * names the environment variable that is not set. */
 PAL_API PAL_CHECKED pal_status pal_config_runtime(const pal_config *config, pal_arena *arena,
         struct pal_runtime_options *out_options, pal_error *err);
+
+/* Returns the accounts of channels with their secrets, as pal_channels_open() takes them. The
+ * result points into the arena and the configuration. PAL_NOT_FOUND: `err` names the environment
+ * variable that is not set. */
+PAL_API PAL_CHECKED pal_status pal_config_channels(const pal_config *config, pal_arena *arena,
+        struct pal_channel_settings **out_accounts, size_t *out_len, pal_error *err);
 
 /* ---- Inspecting a configuration ---- */
 

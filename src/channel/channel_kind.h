@@ -204,9 +204,9 @@ struct pal_channel {
 pal_loop *pal_channel_loop(const pal_channel_account *account);
 pal_http *pal_channel_http(const pal_channel_account *account);
 
-/* Stores a batch of events together with the cursor behind them, in one commit. The events stay
- * valid until taken() is called, which happens later and once. An empty `cursor` leaves the stored
- * cursor as it is. */
+/* Stores a batch of at most PAL_CHANNEL_BATCH_MAX events together with the cursor behind them, in
+ * one commit. The events stay valid until taken() is called, once and usually later. An empty
+ * `cursor` leaves the stored cursor as it is. */
 void pal_channel_take(pal_channel_account *account, const pal_incoming *events, size_t len,
         pal_str cursor);
 /* Receiving works: ends the back-off, and is shown to operators. */

@@ -400,6 +400,7 @@ typedef struct pal_cli_runtime_values {
     bool runs_inbox; /* run messages that were waiting before; for processes that run long enough */
     uint32_t calls_max; /* pal_runtime_options.calls_max */
     bool can_ask;       /* a person can answer questions of turns */
+    pal_channels *channels; /* are told about answers; may be NULL */
 } pal_cli_runtime_values;
 
 /* The rows of these options. `at` is the path from the command's values to these, with its dot. */
@@ -441,6 +442,7 @@ struct pal_server_client;
 typedef struct pal_cli_server {
     pal_cli_runtime runtime;
     pal_route_settings *route_settings;
+    pal_channels *channels; /* NULL: none are configured */
     struct pal_metrics *metrics;
     struct pal_server *server;
 } pal_cli_server;

@@ -83,6 +83,10 @@ pal_status pal_cli_runtime_open(
     }
     options.calls_max = given->calls_max;
     options.cannot_ask = !given->can_ask;
+    if (given->channels) {
+        options.on_outbox = pal_channels_on_outbox;
+        options.outbox_user = given->channels;
+    }
     return open_runtime(cli, &options, given->runs_inbox, out_runtime);
 }
 

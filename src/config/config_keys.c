@@ -339,6 +339,10 @@ const pal_config_row pal_config_rows[] = {
         {"mcp_logins", PAL_CONFIG_TEXT, TOP(mcp_logins), "", .max = PAL_ROUTE_ID_LEN_MAX,
                 .help = "directory for the tokens of 'palaver mcp login'; empty: "
                         "$XDG_STATE_HOME/palaver/mcp, or that in ~/.local/state"},
+        {"channels", PAL_CONFIG_LIST, TOP(channels), "[]", .len_offset = TOP(channels_len),
+                .rows = pal_config_channel_rows, .size = sizeof(pal_config_channel),
+                .max = 100,
+                .help = "accounts on channels, through which people talk to the agents"},
         {"permissions", PAL_CONFIG_LIST, TOP(runtime.permissions), "[]",
                 .len_offset = TOP(runtime.permissions_len), .rows = permission_rows,
                 .size = sizeof(pal_permission_rule), .max = PAL_CONFIG_LIST_MAX,

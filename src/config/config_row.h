@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include "base/json/json.h"
 #include "config/config_node.h"
+#include "palaver/channel.h"
 #include "palaver/config.h"
 #include "palaver/note.h"
 #include "palaver/turn.h"
@@ -88,6 +89,14 @@ typedef struct pal_config_tool_server {
     pal_config_auth auth;
 } pal_config_tool_server;
 
+/* An account of a channel, with names of variables instead of secrets. */
+typedef struct pal_config_channel {
+    pal_channel_settings settings;
+    pal_str token_env;
+    pal_str password_env;
+    pal_str secret_env;
+} pal_config_channel;
+
 typedef struct pal_config_agent {
     pal_route_agent route;
     pal_agent_settings settings;  /* without name and context */
@@ -108,6 +117,8 @@ typedef struct pal_config_state {
     pal_str mcp_logins; /* a directory; empty: the user's state directory */
     const pal_config_agent *agents;
     size_t agents_len;
+    const pal_config_channel *channels;
+    size_t channels_len;
     pal_context_settings *agent_contexts; /* contexts of the agents in runtime.agents that have
                                              one */
 } pal_config_state;
@@ -122,6 +133,7 @@ extern const pal_config_row pal_config_tool_server_rows[];
 extern const pal_config_row pal_config_turn_rows[]; /* the struct is pal_runtime_options */
 extern const pal_config_row pal_config_server_rows[];
 extern const pal_config_row pal_config_memory_rows[]; /* the struct is pal_memory_settings */
+extern const pal_config_row pal_config_channel_rows[]; /* config_channel.c */
 
 /* Returns the row of a key whose path leads only through sections; NULL if there is none. *out_base
  * is the offset of the table's struct in the state. */

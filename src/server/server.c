@@ -87,6 +87,7 @@ pal_status pal_server_open(
     server->route_settings = options->route_settings;
     server->metrics = options->metrics;
     server->client = options->client;
+    server->channels = options->channels;
     server->started_at = pal_clock_now_ms();
     server->version = PAL_VERSION;
     pal_status status = open_parts(server, err);

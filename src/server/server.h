@@ -156,6 +156,7 @@ struct pal_server {
     struct pal_mcp_service *mcp;
     struct pal_mistral_locks *mistral_locks;
     struct pal_feed *feed;
+    pal_channels *channels; /* NULL: none */
     struct pal_background *background;
     struct pal_websocket_loop *websockets; /* NULL: switched off */
     atomic_bool is_draining; /* new requests are refused, or passed on to other nodes */
@@ -171,6 +172,7 @@ typedef struct pal_server_options {
     const pal_route_settings *route_settings;
     struct pal_metrics *metrics; /* the metrics that the store's trace already reports to */
     const pal_server_client *client; /* NULL: none */
+    pal_channels *channels;          /* NULL: none */
 } pal_server_options;
 
 /* Opens the server and starts serving. Everything in `options` must outlive the server. PAL_DENIED

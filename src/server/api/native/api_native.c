@@ -50,6 +50,7 @@ static const pal_api_route *const routes[] = {
         pal_inbound_routes,
         pal_inbox_routes,
         pal_feed_routes,
+        pal_channel_routes,
         NULL,
 };
 

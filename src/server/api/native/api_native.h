@@ -10,6 +10,7 @@ extern const pal_api_object pal_api_reset_body; /* ResetRequest, in api_branch.c
 
 extern const pal_api_route pal_about_routes[];    /* api_about.c */
 extern const pal_api_route pal_branch_routes[];   /* api_branch.c */
+extern const pal_api_route pal_channel_routes[];  /* api_channel.c */
 extern const pal_api_route pal_context_routes[];  /* api_context.c */
 extern const pal_api_route pal_ledger_routes[];  /* api_ledger.c */
 extern const pal_api_route pal_inbound_routes[];  /* api_inbound.c */
