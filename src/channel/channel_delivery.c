@@ -12,6 +12,7 @@
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "channel/channel_html.h"
 #include "channel/channel_split.h"
 #include "palaver/limits.h"
 
@@ -140,6 +141,20 @@ void pal_delivery_load(pal_delivery *d)
 
 /* ---- One piece ---- */
 
+/* Fills in the HTML of a piece, if the kind shows HTML and it says more than the text. */
+static void add_html(pal_delivery *d)
+{
+    pal_buf buf;
+
+    d->message.html = (pal_str){0};
+    if (!d->account->kind->has_html || d->is_plain)
+        return;
+    pal_buf_init(&buf, 4 * PAL_CHANNEL_MARKDOWN_BYTES_MAX);
+    if (pal_channel_html(d->message.text, d->arena, &buf) && buf.failure == PAL_OK)
+        d->message.html = pal_arena_copy(d->arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+}
+
 void pal_delivery_aim(pal_delivery *d)
 {
     uint8_t digest[PAL_SHA256_SIZE];
@@ -157,6 +172,7 @@ void pal_delivery_aim(pal_delivery *d)
     d->message.reply_to = d->piece == 0 && !d->message.direct && !d->is_plain ? d->event
                                                                               : (pal_str){0};
     d->message.is_retry = d->tries > 0;
+    add_html(d);
 }
 
 /* Writes the body again, with the number of the piece that is being sent. */

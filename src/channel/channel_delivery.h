@@ -50,7 +50,7 @@ struct pal_delivery {
     pal_error err;
 };
 
-/* All on a worker. */
+/* The first three run on a worker. */
 
 /* Reads the record and its answer. PAL_NOT_FOUND: the record is gone, or its answer is not there
  * yet. */

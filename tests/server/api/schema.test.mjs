@@ -4,6 +4,7 @@
 // same holds for errors.
 import test from 'node:test';
 import assert from 'node:assert/strict';
+import { secret, signed } from '../../channel/bridge.mjs';
 import { serveModel } from '../model.mjs';
 
 // Adds the members that the schema does not have to `unknown`.
@@ -38,7 +39,9 @@ function conforms(doc, schema, value, where, unknown) {
 
 // Calls routes by their operationId, and checks each response.
 async function makeClient(t) {
-    const s = await serveModel(t);
+    const s = await serveModel(t, { env: { BRIDGE_SECRET: secret },
+        config: 'channels: [{kind: webhook, secret_env: BRIDGE_SECRET, users: ["*"]}]\n' });
+    await s.logged(/webhook:default: ready/);
     const doc = (await s.get('/openapi.json')).json;
     const routes = new Map(Object.entries(doc.paths).flatMap(([path, methods]) =>
         Object.entries(methods).map(([method, op]) => {
@@ -177,6 +180,19 @@ test('responses match /openapi.json', async (t) => {
         await call('restoreSession', { id });
         await call('eraseMessage', { id, seq: 1 });
         await call('eraseSession', { id });
+    });
+    await t.test('channels', async () => {
+        const account = { kind: 'webhook', account: 'default' };
+        const say = JSON.stringify({ events: [
+            { id: 'e', chat: 'c', sender: 'ann', text: 'hi', direct: true, topic: 't' }] });
+        state.headers = signed(say);
+        await call('takeChannelEvents', account, say);
+        state.headers = signed('');
+        const { messages } = await call('getChannelMessages', account, undefined, '?wait=30');
+        state.headers = signed('{}');
+        await call('confirmChannelMessage', { ...account, id: messages[0].id }, '{}');
+        state.headers = undefined;
+        await call('listChannels');
     });
     await t.test('the server and its keys', async () => {
         for (const name of ['health', 'live', 'ready', 'getMe', 'listServedModels', 'listTools',
