@@ -304,6 +304,8 @@ static bool find_quote(gate *g, pal_str text, pal_str quote)
         g->quote_end = at + quote.len < normal.len
                 ? pal_words_origin(text, at + quote.len)
                 : text.len;
+        while (g->quote_end > g->quote_at && pal_text_is_space(text.data[g->quote_end - 1]))
+            g->quote_end--; /* the next word may be in the next sentence */
         if (g->quote_end < g->quote_at)
             g->quote_end = g->quote_at;
     }

@@ -60,10 +60,12 @@ const places = {
     search: later(() => import('./place/search.js'), 'searchView'),
     usage: later(() => import('./place/usage.js'), 'usageView'),
     keys: later(() => import('./place/api_keys.js'), 'keysView'),
-    trash: later(() => import('./place/trash.js'), 'trashView'),
+    notes: later(() => import('./place/lists.js'), 'notesView'),
+    trash: later(() => import('./place/lists.js'), 'trashView'),
     about: later(() => import('./place/about.js'), 'aboutView'),
 };
 const links = () => [['#/live', 'live', 'Live'], ['#/usage', 'usage', 'Usage'],
+    ['#/notes', 'file', 'Notes'],
     me.peek().role === 'admin' && ['#/keys', 'key', 'Keys'], ['#/trash', 'trash', 'Trash'],
     ['#/about', 'info', 'About']].filter(Boolean);
 

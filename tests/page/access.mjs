@@ -364,7 +364,7 @@ pageTest('everything that can be used has a name for screen readers', async (all
     const tab = await all.open();
     const debug = await all.context.newCDPSession(tab);
     for (const hash of ['#/', `#/s/${id}?p=window`, `#/s/${id}?p=marks`, `#/s/${id}?p=turn`,
-        `#/s/${id}?p=ledger`, `#/s/${id}?p=raw`, '#/live', '#/usage', '#/keys', '#/trash', '#/about']) {
+        `#/s/${id}?p=ledger`, `#/s/${id}?p=raw`, '#/live', '#/usage', '#/notes', '#/keys', '#/trash', '#/about']) {
         await tab.goto(`${all.base}/${hash}`);
         await tab.waitForSelector(hash.includes('window') ? '.items .item' : 'h1');
         const { nodes } = await debug.send('Accessibility.getFullAXTree');

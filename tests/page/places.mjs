@@ -78,6 +78,28 @@ pageTest('search finds words anywhere and opens the message', async ({ open, api
     await tab.waitForSelector('text=No message has these words.');
 });
 
+pageTest('notes: yes and no, retract and restore, and the source', async ({ open, api, s }) => {
+    const id = await s.session({ title: 'sailing', scope: { version: 1, agent_id: 'main',
+        channel: 'matrix', account: 'default', dimensions: ['chat'],
+        values: { chat: 'direct:@ann:hs' } } });
+    await api('POST', `sessions/${id}/messages`, { messages: ['I sail. He said I am lazy.', 'I cook.'] });
+    for (const [seq, quote] of [[1, 'I sail'], [1, 'I am lazy'], [2, 'I cook']])
+        await api('POST', 'notes', { text: `${quote}.`, kind: 'fact', source: { session: id, seq, quote } });
+    const tab = await open('#/notes');
+    await tab.waitForSelector('h2:has-text("Waiting for you")');
+    await tab.waitForSelector('h2:text-is("person:matrix:@ann:hs")');
+    await axe(tab, 'notes');
+    await tab.click('li:has-text("I am lazy") button:text-is("No")');
+    await tab.waitForSelector('h2:has-text("Waiting for you")', { state: 'detached' });
+    await tab.click('li:has-text("I cook.") button:text-is("Retract")');
+    await tab.click('li:has-text("I cook.") button:text-is("Restore")');
+    await tab.waitForSelector('li:has-text("I cook.") button:text-is("Retract")');
+    const { notes } = await api('GET', 'notes?state=active');
+    assert.deepEqual(notes.map(({ text }) => text).sort(), ['I cook.', 'I sail.']);
+    await tab.click('li:has-text("I sail.") a');
+    await tab.waitForSelector('.msg[data-seq="1"]:focus');
+});
+
 pageTest('a session goes to the trash, comes back, and is erased', async ({ open, api }) => {
     const tab = await open();
     await say(tab, 'Hello');

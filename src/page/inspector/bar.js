@@ -7,17 +7,14 @@ const BANDS_HEIGHT = 28;
 const THIN = 2; // pixels; thinner neighbors of a kind are drawn as one
 const OUT = new Set(['summarized', 'dropped']);
 
-export const KINDS = { system: 'System', tools: 'Tools', summary: 'Summary, notices',
-    notes: 'Memory', user: 'You',
+export const KINDS = { system: 'System', tools: 'Tools', summary: 'Summary, notes', user: 'You',
     assistant: 'Model', tool: 'Tool results' };
 export const isSent = (item) => !OUT.has(item.disposition);
 export const isChanged = (item) => ['pruned', 'repaired'].includes(item.disposition);
 
 export function kindOf(item) {
-    if (item.kind === 'summary' || item.kind === 'notice')
+    if (item.kind === 'summary' || item.kind.startsWith('not'))
         return 'summary';
-    if (item.kind === 'notes' || item.kind === 'note')
-        return 'notes';
     if (item.kind === 'system' || item.kind === 'tools' || item.kind === 'range')
         return item.kind;
     return item.role;

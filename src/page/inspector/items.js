@@ -26,8 +26,6 @@ export function whatOf(item) {
         return plural(item.count, 'message');
     if (item.kind === 'tools')
         return plural(item.count, 'tool');
-    if (item.kind === 'note')
-        return KINDS.notes;
     return item.kind === 'message' ? KINDS[item.role] ?? item.role : '';
 }
 
@@ -89,7 +87,6 @@ function itemBody(chat, item, shown, close) {
         h('p', { class: 'dim' }, [`${count(item.tokens)} tokens`, `${count(item.bytes)} bytes`,
             item.images > 0 && plural(item.images, 'image'), item.hash && `hash ${item.hash}`]
             .filter(Boolean).join(' · ')),
-        item.note && h('p', null, visible(item.text)),
         shown.repairs.map((repair) => h('p', { class: 'dim' }, visible(repair.text))),
         forms.length > 0 && h('div', { class: 'tabs', role: 'group', 'aria-label': 'Form' },
             forms.map(([name], i) => h('button', { type: 'button',

@@ -1,11 +1,10 @@
 // api_keys.js - API keys, for admins: list, create, revoke.
 import { count, h, money, plural, signal, time } from '../core.js';
-import { get, logIn, path, post, remove } from '../api.js';
+import { logIn, path, post, remove } from '../api.js';
 import { attempt, button, copy, dialog, say, visible } from '../parts.js';
-import { frame, problemLine } from './place.js';
+import { frame, pagesOf } from './place.js';
 import { me } from '../store.js';
 
-const PAGE = 100;
 const MICROS = 1e6;
 const ROLES = { read: 'Read: sees everything of its tenant and changes nothing',
     write: 'Write: can talk, and change sessions',
@@ -128,26 +127,11 @@ function keyRow(key, done) {
 }
 
 export function keysView() {
-    const keys = signal(null);
-    const cursor = signal(null);
-    const problem = signal('');
+    const { list: keys, read, ends } = pagesOf('keys?', 'keys');
     const isAll = signal(false); // revoked keys are shown too
-    const read = async (isMore = false) => {
-        const from = isMore ? `&cursor=${encodeURIComponent(cursor.peek())}` : '';
-
-        try {
-            const page = await get(`keys?limit=${PAGE}${from}`);
-
-            keys.value = [...(isMore ? keys.peek() : []), ...page.keys];
-            cursor.value = page.cursor;
-        } catch (error) {
-            problem.value = error.message;
-        }
-    };
     const shown = () => keys.value.filter((key) => isAll.value || !key.revoked_at);
     const revoked = () => keys.value.filter((key) => key.revoked_at).length;
 
-    read();
     return frame('Keys', () => keys.value && plural(keys.value.length - revoked(), 'key'),
         h('p', null, 'Programs and browsers use the server with an API key. A key belongs to a '
             + 'tenant and sees only its sessions.'),
@@ -155,11 +139,9 @@ export function keysView() {
             { class: 'primary' }), () => keys.value && revoked() > 0 &&
             button(isAll.value ? 'Hide revoked keys' : `Show ${plural(revoked(), 'revoked key')}`,
                 () => { isAll.value = !isAll.value; })),
-        problemLine(problem),
-        () => (keys.value ? h('ul', { class: 'plain-list keys-list' }, shown().map((key) =>
-            keyRow(key, read))) : !problem.value && h('div', { class: 'skeleton' })),
+        () => keys.value && h('ul', { class: 'plain-list keys-list' }, shown().map((key) =>
+            keyRow(key, read))),
         () => keys.value && !shown().length && h('p', { class: 'dim' }, me.value.open
             ? 'The server has no keys, so only this machine can use it, without a login.'
-            : 'There are no keys.'),
-        () => cursor.value && button('More', () => read(true)));
+            : 'There are no keys.'), ends);
 }

@@ -1,5 +1,7 @@
 // place.js - what the views besides conversations share.
-import { h } from '../core.js';
+import { h, signal } from '../core.js';
+import { get } from '../api.js';
+import { button } from '../parts.js';
 import { openMenu } from '../sidebar.js';
 import { sessions, titleOf } from '../store.js';
 
@@ -18,4 +20,32 @@ export function nameOf(id) {
     const session = sessions.value?.find((one) => one.id === id);
 
     return session ? titleOf(session) : id;
+}
+
+const PAGE = 50;
+
+// A list that is read page by page, unless the target is empty. `onPage` gets each page.
+export function pagesOf(target, name, onPage) {
+    const list = signal(null);
+    const cursor = signal(null);
+    const problem = signal('');
+    const read = async (isMore = false) => {
+        const from = isMore ? `&cursor=${encodeURIComponent(cursor.peek())}` : '';
+
+        try {
+            const page = await get(`${target}limit=${PAGE}${from}`);
+
+            list.value = [...(isMore ? list.peek() : []), ...page[name]];
+            cursor.value = page.cursor;
+            onPage?.(page);
+        } catch (error) {
+            problem.value = error.message;
+        }
+    };
+
+    if (target)
+        read();
+    return { list, read, ends: [problemLine(problem),
+        () => target && !list.value && !problem.value && h('div', { class: 'skeleton' }),
+        () => cursor.value && button('More', () => read(true))] };
 }

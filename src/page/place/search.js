@@ -1,12 +1,9 @@
 // search.js - finds messages of all sessions.
 import { count, h, plural, signal, time } from '../core.js';
-import { get } from '../api.js';
-import { button } from '../parts.js';
 import { WHO } from '../message.js';
 import { go, loadSession, sessionHash, sessions } from '../store.js';
-import { frame, nameOf, problemLine } from './place.js';
+import { frame, nameOf, pagesOf } from './place.js';
 
-const PAGE = 50;
 
 // The words of the query, marked in the snippet. The places are in characters.
 function marked({ snippet, matches }) {
@@ -42,43 +39,26 @@ function hitRow(hit) {
 
 export function searchView(parameters) {
     const query = parameters.get('q') ?? '';
-    const hits = signal(null);
-    const cursor = signal(null);
     const isPartial = signal(false);
-    const problem = signal('');
-    const field = h('input', { type: 'search', value: query, 'aria-label': 'Search all sessions',
-        placeholder: 'A question, words, "a phrase" or begin*' });
-    const read = async () => {
-        const more = cursor.peek() ? `&cursor=${encodeURIComponent(cursor.peek())}` : '';
-
-        try {
-            const page = await get(
-                `search?limit=${PAGE}&neighbors=1&q=${encodeURIComponent(query)}${more}`);
-
-            hits.value = [...(hits.peek() ?? []), ...page.hits];
-            cursor.value = page.cursor;
+    const { list: hits, ends } = pagesOf(
+        query && `search?neighbors=1&q=${encodeURIComponent(query)}&`, 'hits', (page) => {
             isPartial.value = Boolean(page.partial);
             for (const { session_id: id } of page.hits) {
                 if (!sessions.peek()?.some((session) => session.id === id))
                     loadSession(id).catch(() => {});
             }
-        } catch (error) {
-            problem.value = error.message;
-        }
-    };
+        });
+    const field = h('input', { type: 'search', value: query, 'aria-label': 'Search all sessions',
+        placeholder: 'A question, words, "a phrase" or begin*' });
 
-    if (query)
-        read();
     return frame('Search', () => hits.value && plural(hits.value.length, 'hit'),
         h('form', { role: 'search', class: 'search', onsubmit: (event) => {
             event.preventDefault();
             go(`#/search?q=${encodeURIComponent(field.value)}`);
         } }, field, h('button', { class: 'primary' }, 'Search')),
-        problemLine(problem),
         () => isPartial.value && h('p', { class: 'dim' }, 'The index is being built, so older '
             + 'messages are missing.'),
         () => hits.value?.length === 0 && h('p', { class: 'dim' }, 'No message has these '
             + 'words. A * at the end of a word finds longer words; "quotes" find a phrase.'),
-        h('ul', { class: 'hits' }, () => hits.value?.map(hitRow)),
-        () => cursor.value && button('More', read));
+        h('ul', { class: 'hits' }, () => hits.value?.map(hitRow)), ends);
 }

@@ -122,6 +122,7 @@ static const row table[] = {
                 NULL, false},
         {"> I like tea\nNo.", "I like tea", "I like tea", NULL, "reported", NULL, false},
         {"Fwd: I live in Rome", "I live in Rome", "I live in Rome", NULL, "reported", NULL, false},
+        {"I sail. He said I am lazy.", "I sail.", "I sail", NULL, "active", NULL, false},
         {"As I said, I like tea.", "I like tea.", "I like tea", NULL, "active", NULL, false},
         {"他说我住在北京。", "我住在北京", "我住在北京", NULL, "reported", NULL, false},
 };

@@ -1,11 +1,13 @@
-// trash.js - deleted sessions: restore them, or erase them for good.
+// lists.js - the views that are a list with buttons: deleted sessions, which can be restored or
+// erased for good, and the notes of the long-term memory. A key that is not an admin's is shown
+// only the notes that everybody in its tenant may know.
 import { h, plural, signal, time } from '../core.js';
-import { get, path, post } from '../api.js';
+import { path, post } from '../api.js';
 import { attempt, button, dialog, say, visible } from '../parts.js';
-import { loadSession, me } from '../store.js';
-import { frame, problemLine } from './place.js';
+import { loadSession, me, sessionHash } from '../store.js';
+import { frame, pagesOf } from './place.js';
 
-const PAGE = 50;
+// ---- Deleted sessions ----
 
 const titleOf = (session) => visible(session.title || session.id);
 
@@ -37,8 +39,8 @@ function eraseDialog(session, done) {
         });
     } },
     h('p', null, `This removes ${plural(session.message_count, 'message')} for good, with images, `
-        + 'files and the search index, and whatever was derived from them. Messages that a fork '
-        + 'shares stay in the fork. It cannot be undone.'),
+        + 'files and whatever was derived from them. Messages that a fork shares stay in the '
+        + 'fork. It cannot be undone.'),
     h('label', { class: 'field' }, 'Type its title: ', h('b', null, title),
         h('input', { autocomplete: 'off',
             oninput: (event) => { typed.value = event.target.value; } })),
@@ -47,21 +49,7 @@ function eraseDialog(session, done) {
 }
 
 export function trashView() {
-    const list = signal(null);
-    const cursor = signal(null);
-    const problem = signal('');
-    const read = async (isMore = false) => {
-        const from = isMore ? `&cursor=${encodeURIComponent(cursor.peek())}` : '';
-
-        try {
-            const page = await get(`sessions?state=trash&limit=${PAGE}${from}`);
-
-            list.value = [...(isMore ? list.peek() : []), ...page.sessions];
-            cursor.value = page.has_more ? page.cursor : null;
-        } catch (error) {
-            problem.value = error.message;
-        }
-    };
+    const { list, read, ends } = pagesOf('sessions?state=trash&', 'sessions');
     const restore = (session) => attempt(async () => {
         await post(`${path('sessions', session.id)}/restore`);
         await loadSession(session.id);
@@ -69,17 +57,40 @@ export function trashView() {
         read();
     });
 
-    read();
     return frame('Trash', () => list.value && plural(list.value.length, 'session'),
-        h('p', { class: 'dim' }, 'Deleted sessions stay here until they are erased.'),
-        problemLine(problem),
-        () => !list.value && !problem.value && h('div', { class: 'skeleton' }),
-        () => list.value?.length === 0 && h('p', { class: 'dim' }, 'The trash is empty.'),
+        h('p', { class: 'dim' }, () => (list.value?.length === 0 ? 'The trash is empty.'
+            : 'Deleted sessions stay here until they are erased.')),
         h('ul', { class: 'plain-list' }, () => list.value?.map((session) => h('li', null,
             h('div', { class: 'grow' }, h('p', { class: 'name' }, titleOf(session)),
                 h('p', { class: 'dim' }, plural(session.message_count, 'message'), ' · deleted ',
                     time(session.updated_at))),
             button('Restore', () => restore(session), { class: 'plain writes' }),
             me.value?.role === 'admin' && button('Erase…', () => eraseDialog(session, read))))),
-        () => cursor.value && button('More', () => read(true)));
+        ends);
+}
+
+// ---- Notes ----
+
+// By person and room; what waits for a yes or a no comes first.
+export function notesView() {
+    const { list, read, ends } = pagesOf('notes?', 'notes');
+    const does = (note, name, label) => button(label, () => attempt(async () => {
+        await post(`${path('notes', note.id)}/${name}`, {});
+        read();
+    }), { class: 'plain writes' });
+    const actions = (note) => ({ active: does(note, 'retract', 'Retract'),
+        pending: [does(note, 'confirm', 'Yes'), does(note, 'retract', 'No')],
+    })[note.state] ?? does(note, 'restore', 'Restore');
+    const row = (note) => h('li', null,
+        h('div', { class: 'grow' }, h('p', { class: 'name' }, visible(note.text)),
+            h('p', { class: 'dim' }, note.pending ?? note.kind, note.sources?.map((source) =>
+                [' · ', h('a', { href: `${sessionHash(note.session_id)}/m/${source.seq}` },
+                    visible(source.quote))]))),
+        actions(note));
+    const groupOf = ({ state, subject }) => (state === 'pending' ? ' Waiting for you' : subject);
+    const group = (name) => [h('h2', null, visible(name)), h('ul', { class: 'plain-list' },
+        list.value.filter((note) => groupOf(note) === name).map(row))];
+
+    return frame('Notes', '', () => list.value &&
+        [...new Set(list.value.map(groupOf))].sort().map(group), ends);
 }
