@@ -99,6 +99,17 @@ PAL_API PAL_CHECKED pal_status pal_store_check(pal_store *store, bool repair,
         pal_store_on_finding sink, pal_store_on_progress progress, void *user,
         uint64_t *out_findings, pal_error *err);
 
+/* Copies the file of a store of SQLite to a new file, as it is at this moment. Other processes can
+ * use the store meanwhile; this process must not have it open. The copy is checked for damaged
+ * pages, and appears complete or not at all. `from_url` is a path or "sqlite:PATH". Blocks.
+ *
+ *   PAL_INVALID    the store is not one of SQLite
+ *   PAL_NOT_FOUND  there is no such store
+ *   PAL_CONFLICT   the target exists
+ *   PAL_CORRUPT    the store is damaged, or not a database */
+PAL_API PAL_CHECKED pal_status pal_store_backup(
+        const char *from_url, const char *to_path, pal_error *err);
+
 /* The version of the stored data. */
 typedef struct pal_store_schema {
     uint32_t version;       /* 0: the backend has no versions */

@@ -510,6 +510,8 @@ extern const pal_cli_command pal_cmd_store_check;
 extern const pal_cli_command pal_cmd_store_copy;
 extern const pal_cli_command pal_cmd_models;
 extern const pal_cli_command pal_cmd_usage;
+extern const pal_cli_command pal_cmd_backup;
+extern const pal_cli_command pal_cmd_restore;
 extern const pal_cli_command pal_cmd_stats;
 extern const pal_cli_command pal_cmd_fsck;
 extern const pal_cli_command pal_cmd_bench;

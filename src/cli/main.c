@@ -63,6 +63,8 @@ const pal_cli_command *const pal_cli_commands[] = {
         &pal_cmd_store_copy,
         &pal_cmd_models,
         &pal_cmd_usage,
+        &pal_cmd_backup,
+        &pal_cmd_restore,
         &pal_cmd_stats,
         &pal_cmd_fsck,
         &pal_cmd_bench,
