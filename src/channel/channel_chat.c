@@ -34,6 +34,7 @@ static void read_body(pal_json body, pal_arena *arena, pal_channel_chat_state *c
     pal_json_bool(pal_json_find(body, "open"), &chat->is_open);
     pal_json_bool(pal_json_find(body, "left"), &chat->has_left);
     pal_json_bool(pal_json_find(body, "direct"), &chat->is_direct);
+    pal_json_bool(pal_json_find(body, "had_direct"), &chat->had_direct);
     pal_json_i64(pal_json_find(body, "muted_until"), &chat->muted_until);
     memcpy(chat->name, name.data ? name.data : "", pal_utf8_cut(name, sizeof chat->name - 1));
 }
@@ -58,6 +59,8 @@ pal_status pal_channel_chat_op(const pal_channel_account *account,
         pal_put_flag(&writer, "left", true);
     if (chat->is_direct)
         pal_put_flag(&writer, "direct", true);
+    if (chat->had_direct)
+        pal_put_flag(&writer, "had_direct", true);
     if (chat->muted_until > 0)
         pal_put_number(&writer, "muted_until", chat->muted_until);
     pal_json_end_object(&writer);

@@ -14,6 +14,7 @@ struct pal_channel_chat_state {
     bool is_open;          /* an owner or a user has invited the bot */
     bool has_left;
     bool is_direct;
+    bool had_direct; /* it was a direct chat once, so a group in it has another session */
     int64_t muted_until;
     char name[128];
     uint64_t version; /* of the record; 0: there is none */

@@ -35,12 +35,35 @@ pal_str pal_channel_message_client_id(
 
 /* ---- The session ---- */
 
+/* A Matrix room has one session, whatever its kind. If it was a direct chat once, the group that it
+ * has become gets another one: others must not see what the two have said. */
+static pal_status set_group(pal_take *take, pal_str *room, pal_error *err)
+{
+    const pal_channel_chat_state *chat = pal_take_chat(take, *room, err);
+    pal_buf name;
+
+    if (!chat)
+        return err->status;
+    if (!chat->had_direct)
+        return PAL_OK;
+    pal_buf_init(&name, PAL_ROUTE_ID_LEN_MAX);
+    pal_buf_append_str(&name, *room);
+    pal_buf_append_text(&name, "/group");
+    *room = name.failure ? *room : pal_arena_copy(take->arena, pal_buf_str(&name));
+    pal_buf_done(&name);
+    return pal_arena_checked(take->arena, err);
+}
+
 pal_status pal_channel_message_session(
         pal_take *take, const pal_incoming *event, pal_id *out_session, pal_error *err)
 {
     const pal_channel_account *account = take->account;
     const pal_channel_chat *given = pal_channel_chat_settings(account, event->chat);
     bool is_room = pal_str_is(account->settings.kind, "matrix");
+    pal_str room = event->chat;
+    pal_status status = is_room && !event->direct ? set_group(take, &room, err) : PAL_OK;
+    if (status != PAL_OK)
+        return status;
     pal_route_context context = {
             .kind = is_room ? PAL_ROUTE_MATRIX_ROOM : PAL_ROUTE_CHAT,
             .agent_id = given && given->agent.len > 0 ? given->agent : account->settings.agent,
@@ -48,16 +71,16 @@ pal_status pal_channel_message_session(
             .account = account->settings.account,
             .space_id = event->space,
             .space_type = event->space_type,
-            .chat_id = event->chat,
+            .chat_id = room,
             .chat_type = pal_str_of(event->direct ? "direct" : "group"),
             .topic_id = event->topic,
             .sender_id = event->sender,
             .mentioned = event->mentions_me,
-            .matrix_room = is_room ? event->chat : (pal_str){0},
+            .matrix_room = is_room ? room : (pal_str){0},
     };
     pal_route route;
     pal_resolve_result result;
-    pal_status status = pal_route_decide(
+    status = pal_route_decide(
             account->host->route_settings, &context, take->arena, &route, err);
     if (status != PAL_OK)
         return status;
@@ -246,6 +269,17 @@ static void restrict_tools(pal_take *take, pal_channel_role role, pal_turn_reque
     request->permissions_len = len;
 }
 
+/* Returns true for a message that was delivered before, for example because the service does not
+ * know the cursor any more. A message that still waits is recognized by the batch. */
+static bool is_recorded(pal_take *take, pal_id session, pal_str client_id)
+{
+    const pal_channel_account *account = take->account;
+    pal_message message;
+
+    return pal_store_find_client_id(account->host->store, account->settings.tenant, session,
+                   client_id, take->arena, &message, NULL) == PAL_OK;
+}
+
 pal_status pal_channel_message_put(pal_take *take, const pal_incoming *event, pal_verdict verdict,
         pal_channel_role role, pal_error *err)
 {
@@ -268,6 +302,8 @@ pal_status pal_channel_message_put(pal_take *take, const pal_incoming *event, pa
         status = pal_channel_message_session(take, event, &request.session, err);
     if (status != PAL_OK)
         return status;
+    if (is_recorded(take, request.session, message->client_id))
+        return PAL_OK;
     if (is_answered) {
         channel.outbox = account->name;
         channel.deliver = deliver_of(take, event);

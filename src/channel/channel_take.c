@@ -131,6 +131,8 @@ static pal_status put_message(pal_take *take, const pal_incoming *event, pal_err
     if (!chat)
         return err->status;
     chat->is_direct = event->direct;
+    bool is_new_direct = event->direct && !chat->had_direct;
+    chat->had_direct = chat->had_direct || event->direct;
     bool is_command = event->kind == PAL_INCOMING_MESSAGE &&
             pal_channel_command_parse(account, event, &command);
     pal_judge_chat view = pal_channel_chat_for_judge(account, chat, event->topic, take->now);
@@ -147,7 +149,7 @@ static pal_status put_message(pal_take *take, const pal_incoming *event, pal_err
         return PAL_OK;
     if (verdict.act == PAL_VERDICT_COMMAND)
         return pal_channel_command_put(take, event, &command, role, err);
-    if (verdict.act == PAL_VERDICT_MUTE) {
+    if (verdict.act == PAL_VERDICT_MUTE || is_new_direct) {
         pal_status status = pal_take_chat_changed(take, chat, err);
         if (status != PAL_OK)
             return status;
@@ -160,6 +162,28 @@ static pal_status put_message(pal_take *take, const pal_incoming *event, pal_err
             return status;
     }
     return pal_channel_message_put(take, event, verdict, role, err);
+}
+
+/* Finds the session of a message that was deleted. A chat that is a group now may have been direct
+ * when the message was written, and the other way round. */
+static pal_status redacted_session(pal_take *take, const pal_incoming *event, pal_str client_id,
+        pal_id *out_session, pal_error *err)
+{
+    const pal_channel_account *account = take->account;
+    pal_incoming other = *event;
+    pal_message message;
+    pal_id session;
+    pal_status status = pal_channel_message_session(take, event, out_session, err);
+
+    if (status != PAL_OK)
+        return status;
+    other.direct = !event->direct;
+    status = pal_channel_message_session(take, &other, &session, err);
+    if (status == PAL_OK &&
+            pal_store_find_client_id(account->host->store, account->settings.tenant, session,
+                    client_id, take->arena, &message, NULL) == PAL_OK)
+        *out_session = session;
+    return status;
 }
 
 /* Takes a message back that was deleted on the channel. Its erasure cannot be part of the batch; it
@@ -175,7 +199,7 @@ static pal_status redact(pal_take *take, const pal_incoming *event, pal_error *e
     size_t len = 0;
     pal_message message;
     pal_id session;
-    pal_status status = pal_channel_message_session(take, event, &session, err);
+    pal_status status = redacted_session(take, event, client_id, &session, err);
 
     if (status != PAL_OK || what == PAL_CHANNEL_REDACTIONS_IGNORE)
         return status;
