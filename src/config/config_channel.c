@@ -10,7 +10,7 @@
 #define DAY_MS (24ull * 3600 * 1000)
 
 /* In the order of the enums of channel.h, from 1 on. */
-static const char *const kind_words[] = {"webhook", NULL};
+static const char *const kind_words[] = {"matrix", "webhook", NULL};
 static const char *const mode_words[] = {"all", "mention", "off", NULL};
 static const char *const guests_words[] = {"invited", "all", "off", NULL};
 static const char *const edits_words[] = {"note", "ignore", NULL};
@@ -43,7 +43,7 @@ const pal_config_row pal_config_channel_rows[] = {
         {"agent", PAL_CONFIG_TEXT, ACCOUNT(agent), "", .max = PAL_ROUTE_ID_LEN_MAX,
                 .help = "agent of its chats, if no routing rule matches; empty: the default agent"},
         {"url", PAL_CONFIG_HTTP_URL, ACCOUNT(url), "", .max = PAL_ROUTE_ID_LEN_MAX,
-                .help = "address of the service; for a webhook, where answers are posted",
+                .help = "address of the homeserver; for a webhook, where answers are posted",
                 .sample = "\"http://127.0.0.1:9000/answers\""},
         {"user", PAL_CONFIG_TEXT, ACCOUNT(user), "", .max = PAL_ROUTE_ID_LEN_MAX,
                 .help = "id of the bot on the channel, whose own messages are ignored"},

@@ -175,10 +175,13 @@ static void read_redaction(pal_json json, pal_json content, pal_arena *arena,
 
 static void read_member(pal_json json, pal_json content, pal_arena *arena, pal_matrix_event *event)
 {
-    pal_json before = pal_json_find(pal_json_find(json, "unsigned"), "prev_content");
+    pal_json unsigned_data = pal_json_find(json, "unsigned");
+    pal_json before = pal_json_find(unsigned_data, "prev_content");
 
     event->membership = text_of(content, "membership", arena);
     event->membership_before = text_of(before, "membership", arena);
+    event->sender_before = id_of(unsigned_data, "prev_sender", '@', arena);
+    (void)pal_json_bool(pal_json_find(before, "is_direct"), &event->is_direct_before);
     event->text = text_of(content, "displayname", arena);
     (void)pal_json_bool(pal_json_find(content, "is_direct"), &event->is_direct);
     if (event->membership.len && pal_matrix_id_is_valid(event->state_key, '@'))

@@ -53,6 +53,7 @@ typedef struct pal_matrix_event {
     pal_str key;        /* REACTION */
     pal_str membership; /* MEMBER: "join", "invite", "leave", "ban" or "knock" */
     pal_str membership_before; /* MEMBER: of the replaced event; may be empty */
+    pal_str sender_before;     /* MEMBER: who sent the replaced event, for example the inviter */
     pal_str our_membership; /* membership of the reader when the event was sent; may be empty */
     pal_str thread;     /* the root of its thread; empty: none */
     pal_str reply_to;   /* a reply by a person; not the fallback of a thread */
@@ -65,6 +66,7 @@ typedef struct pal_matrix_event {
     bool is_notice; /* of a bot */
     bool is_emote;
     bool is_direct; /* MEMBER: an invite to a direct chat */
+    bool is_direct_before; /* MEMBER: the replaced event was one */
 } pal_matrix_event;
 
 /* Reads an event, for example an element of `timeline.events`. PAL_NO_MEMORY is the only
