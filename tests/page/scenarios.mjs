@@ -4,6 +4,7 @@
 //
 //     ninja -C build-test/gcc page-scenarios           # all of them
 //     SCENARIOS=3,17 ninja -C build-test/gcc page-scenarios
+//     node tests/page/scenarios.mjs --table > tests/page/README.md
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -155,11 +156,37 @@ const SCENARIOS = [
     [56, 'windows with the same items, and without a limit',
         'compare: model, strategy, without a mark and the draft, as the API plans them',
         'inspector/compare.js', 'counts.set(item.kind, before + 1);', ';'],
+    [57, 'a link of `palaver page` opens the page', 'a link of `palaver page` logs in once',
+        'place/login.js', "place.value = '#/';", ''],
+    [58, 'a link that does not count says why', 'a link of `palaver page` logs in once',
+        'place/login.js', 'form(code)', "form('')"],
+    [59, 'a deleted session comes back',
+        'a session that is deleted elsewhere says so, and comes back', 'chat.js',
+        "this.problem.value = '';\n            this.readSession();", 'this.readSession();'],
+    [60, 'toasts can be used in dialogs', 'keys: create one, see its secret once, revoke it',
+        'parts.js', "(document.querySelector('dialog[open]') ?? document.getElementById('app'))",
+        "document.getElementById('app')"],
+    [61, 'the page is never wider than the window', 'axe finds nothing in any state', 'page.css',
+        '.table { overflow: auto; position: relative; }', '.table { overflow: auto; }'],
+    [62, 'cut addresses', 'about says what runs, and unknown places say so', 'api.js',
+        'return decodeURIComponent(text);\n    } catch {\n        return text;',
+        'return decodeURIComponent(text);\n    } catch (error) {\n        throw error;'],
+    [63, 'a turn without an answer can be asked again',
+        'a turn shows attempts that failed, and why it failed', 'inspector/turn.js',
+        "last.role === 'user' ? last.seq + 1 : last.seq", '0'],
 ];
 
 const directory = path.dirname(fileURLToPath(import.meta.url));
 const source = path.join(directory, '..', '..', 'src', 'page');
 const wanted = process.env.SCENARIOS?.split(',').map(Number);
+
+// The text of a file of the page, which must contain what is replaced.
+function read(number, file, old) {
+    const text = fs.readFileSync(path.join(source, file), 'utf8');
+
+    if (!text.includes(old)) throw new Error(`scenario ${number}: ${file} has no '${old}'`);
+    return text;
+}
 
 // Runs one test with a page of which one file is another. Returns whether the test failed.
 function fails(test, file, text) {
@@ -176,12 +203,36 @@ function fails(test, file, text) {
     return status !== 0;
 }
 
+const code = (text) => `\`${text.replace(/\s+/g, ' ').replaceAll('|', '\\|')
+    .replaceAll('`', "'")}\``;
+
+function row([number, what, test, file, old, now]) {
+    read(number, file, old);
+    return `| ${number} | ${what} | ${test.replaceAll('\\', '')} | ${file}: ${code(old)} → `
+        + `${now ? code(now) : 'nothing'} |`;
+}
+
+function table() {
+    const rows = SCENARIOS.map(row);
+
+    return ['# Tests of the page', '',
+        'Each row is a scenario that must hold, the test that shows it, and a line of `src/page` that',
+        'is broken on purpose to see this test fail. `ninja -C build-test/gcc page-scenarios` does',
+        'that for all rows. From 31 on, they are the views of turns, the ledger, usage and keys, and',
+        'what came later. `node tests/page/scenarios.mjs --table` makes this file.', '',
+        '| # | what must hold | test | broken to see it fail |', '|---:|---|---|---|', ...rows, '']
+        .join('\n');
+}
+
+if (process.argv.includes('--table')) {
+    process.stdout.write(table());
+    process.exit();
+}
+
 let missed = 0;
 for (const [number, what, test, file, old, now] of SCENARIOS) {
     if (wanted && !wanted.includes(number)) continue;
-    const text = fs.readFileSync(path.join(source, file), 'utf8');
-    if (!text.includes(old)) throw new Error(`scenario ${number}: ${file} has no '${old}'`);
-    const isSeen = fails(test, file, text.replace(old, now));
+    const isSeen = fails(test, file, read(number, file, old).replace(old, now));
     missed += !isSeen;
     process.stdout.write(`${isSeen ? 'seen' : 'NOT SEEN'} ${number}. ${what}\n`);
 }
