@@ -23,7 +23,6 @@ typedef struct known {
     bool has_part; /* `best` is a part of the unknown name, or contains it */
     char listed[LISTED_MAX];
     size_t listed_len;
-    bool is_found;
 } known;
 
 static known known_of(pal_str unknown)
@@ -45,7 +44,6 @@ static bool is_part(pal_str part, pal_str whole)
 /* A part of a name is a better suggestion than a name with other letters. */
 static void try_name(known *k, pal_str name)
 {
-    k->is_found |= pal_str_equal(k->unknown, name);
     bool is_nearer = pal_nearest_try(&k->nearest, name);
     if (is_part(k->unknown, name) || is_part(name, k->unknown)) {
         k->best = k->has_part ? k->best : name;
@@ -76,19 +74,38 @@ static pal_status refuse(pal_call *call, const known *k, const char *what, pal_e
 
 /* ---- Members of the body ---- */
 
-/* Tries the names of a table. Returns the member with the unknown name, or NULL. */
-static const pal_api_member *look_up(known *k, const pal_api_object *object)
+/* Returns the member with this name, or NULL. */
+static const pal_api_member *find_member(const pal_api_object *object, pal_str name)
 {
     const pal_api_member *found = NULL;
     for (const pal_api_member *each = object->members; !found && each->type; each++) {
         if (each->type == PAL_API_INCLUDE)
-            found = look_up(k, each->of);
-        else
-            try_name(k, pal_str_of(each->name));
-        if (!found && k->is_found)
+            found = find_member(each->of, name);
+        else if (pal_str_is(name, each->name))
             found = each;
     }
     return found;
+}
+
+static void try_members(known *k, const pal_api_object *object)
+{
+    for (const pal_api_member *each = object->members; each->type; each++) {
+        if (each->type == PAL_API_INCLUDE)
+            try_members(k, each->of);
+        else
+            try_name(k, pal_str_of(each->name));
+    }
+}
+
+/* Suggestions cost more than the rest of a short request, so only an unknown name gets them.
+ * `object` NULL: no name is known. */
+static pal_status refuse_member(pal_call *call, const pal_api_object *object, pal_str name,
+        const char *what, pal_error *err)
+{
+    known k = known_of(name);
+    if (object)
+        try_members(&k, object);
+    return refuse(call, &k, what, err);
 }
 
 static pal_status check_value(
@@ -103,12 +120,12 @@ static pal_status check_object(
     if (object && (object->is_open || !object->members))
         return PAL_OK;
     while (pal_json_next(&each, &name, &value)) {
-        known k = known_of(pal_json_string(name, call->arena));
+        pal_str text = pal_json_string(name, call->arena);
         if (pal_arena_failure(call->arena) != PAL_OK)
             break;
-        const pal_api_member *member = object ? look_up(&k, object) : NULL;
+        const pal_api_member *member = object ? find_member(object, text) : NULL;
         if (!member)
-            return refuse(call, &k, "member", err);
+            return refuse_member(call, object, text, "member", err);
         pal_status status = member->of ? check_value(call, member->of, value, err) : PAL_OK;
         if (status != PAL_OK)
             return status;
@@ -158,11 +175,21 @@ static pal_status check_members(pal_call *call, pal_error *err)
 
 /* ---- Names in a list ---- */
 
-static known look_up_name(const char *names, pal_str name)
+static bool is_listed(const char *names, pal_str name)
+{
+    bool found = false;
+    for (const char *p = names; *p && !found;) {
+        size_t len = strcspn(p, " ");
+        found = pal_str_equal(name, pal_str_make(p, len));
+        p += len + strspn(p + len, " ");
+    }
+    return found;
+}
+
+static known try_names(const char *names, pal_str name)
 {
     known k = known_of(name);
-    const char *p = names;
-    while (*p && !k.is_found) {
+    for (const char *p = names; *p;) {
         size_t len = strcspn(p, " ");
         try_name(&k, pal_str_make(p, len));
         p += len + strspn(p + len, " ");
@@ -191,10 +218,12 @@ pal_status pal_call_known_names(
     pal_status status = PAL_OK;
     while (status == PAL_OK && pal_json_next(&each, &name, &value)) {
         pal_str text = pal_json_string(name, call->arena);
-        known k = look_up_name(names, text);
+        if (is_listed(names, text))
+            continue;
+        known k = try_names(names, text);
         if (is_open)
             k.best = slip_of(names, text);
-        if (!k.is_found && (!is_open || k.best.len))
+        if (!is_open || k.best.len)
             status = refuse(call, &k, "member", err);
     }
     return status == PAL_OK ? pal_arena_checked(call->arena, err) : status;
@@ -207,9 +236,8 @@ static pal_status check_parameters(pal_call *call, pal_error *err)
     for (size_t at = 0; pal_exchange_query_next(call->exchange, &at, &name);) {
         if (!name.len)
             continue;
-        known k = known_of(name);
-        if (!query || !look_up(&k, query))
-            return refuse(call, &k, "parameter", err);
+        if (!query || !find_member(query, name))
+            return refuse_member(call, query, name, "parameter", err);
     }
     return PAL_OK;
 }
