@@ -172,6 +172,7 @@ void pal_delivery_aim(pal_delivery *d)
     d->message.reply_to = d->piece == 0 && !d->message.direct && !d->is_plain ? d->event
                                                                               : (pal_str){0};
     d->message.is_retry = d->tries > 0;
+    d->message.is_plain = d->is_plain;
     add_html(d);
 }
 

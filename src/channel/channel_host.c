@@ -11,10 +11,11 @@
 #include "base/text.h"
 #include "channel/channel_chat.h"
 #include "channel/matrix/matrix_channel.h"
+#include "channel/telegram/telegram.h"
 #include "channel/webhook/webhook.h"
 
 const pal_channel_kind *const pal_channel_kinds[] = {
-        &pal_channel_matrix, &pal_channel_webhook, NULL};
+        &pal_channel_matrix, &pal_channel_telegram, &pal_channel_webhook, NULL};
 
 #define WORKERS 2
 

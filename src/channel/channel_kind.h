@@ -115,6 +115,7 @@ typedef struct pal_outgoing {
     pal_str media_type;
     pal_str name;
     bool is_retry; /* an earlier attempt may have been successful */
+    bool is_plain; /* the service has refused it with formatting */
 } pal_outgoing;
 
 /* How sending ended. */

@@ -10,7 +10,7 @@
 #define DAY_MS (24ull * 3600 * 1000)
 
 /* In the order of the enums of channel.h, from 1 on. */
-static const char *const kind_words[] = {"matrix", "webhook", NULL};
+static const char *const kind_words[] = {"matrix", "telegram", "webhook", NULL};
 static const char *const mode_words[] = {"all", "mention", "off", NULL};
 static const char *const guests_words[] = {"invited", "all", "off", NULL};
 static const char *const edits_words[] = {"note", "ignore", NULL};

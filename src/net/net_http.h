@@ -62,6 +62,8 @@ typedef struct pal_http_request {
     int64_t idle_ms;             /* maximum time without a byte from the server; 0: 120000;
                                     negative: no limit */
     int64_t total_ms;            /* maximum time of the whole call; 0: no limit */
+    bool once; /* use a new connection. On a connection that the server closes, libcurl sends a
+                  request a second time, although the server may have received it */
     uint64_t response_bytes_max; /* if the response is longer, the call ends with PAL_LIMIT; 0: no
                                     limit */
 } pal_http_request;

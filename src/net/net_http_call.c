@@ -387,6 +387,8 @@ pal_status pal_http_call_setup(pal_http_call *call, const pal_http_request *requ
     if (!call->easy || !set_options(call) || !set_url(call, request->url))
         return pal_no_memory(err);
     set_callbacks(call);
+    if (request->once)
+        curl_easy_setopt(call->easy, CURLOPT_FRESH_CONNECT, 1L);
     pal_status status = set_headers(call, request, err);
     return status ? status : set_body(call, request, err);
 }
