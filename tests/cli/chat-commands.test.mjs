@@ -163,3 +163,24 @@ test('--attach is refused for a directory before anything is sent', async (t) =>
     const w = await setup(t);
     assertFails(w.run('chat', '--provider', 'echo', '--attach', '.', 'hello'), 1, /'\.' is not a file/);
 });
+
+test('what was noted in one conversation is known in the next', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open([]);
+    const systemOf = async () => (await w.requests()).at(-1).body.messages
+        .filter(({ role }) => role === 'system').map(({ content }) => textOfContent(content)).join('\n');
+    assert.match(await terminal.say('/memory'), /There are no notes/);
+    assert.match(await terminal.say('/remember I sail on Sundays.'), /Noted\./);
+    assert.match(await terminal.say('/remember I sail on Sundays.'), /noted already/);
+    await terminal.say('hello');
+    assert.match(await systemOf(), /- \(fact, .*\) I sail on Sundays\./);
+    await terminal.say('/new');
+    await terminal.say('hello again');
+    assert.match(await systemOf(), /I sail on Sundays/);
+    assert.match(await terminal.say('/memory'), /1 {2}I sail on Sundays\. {2}\(fact\)/);
+    assert.match(await terminal.say('/memory forget 2'), /! \/memory takes/);
+    assert.match(await terminal.say('/memory forget 1'), /Forgotten/);
+    await terminal.say('and now?');
+    assert.doesNotMatch(await systemOf(), /I sail/);
+    await terminal.quit?.();
+});

@@ -87,6 +87,16 @@ PAL_CHECKED pal_status pal_chat_take_attached(
         pal_chat *chat, pal_str text, pal_message *out_message);
 void pal_chat_drop_attached(pal_chat *chat);
 
+/* ---- Notes (cmd_chat_memory.c) ---- */
+
+/* Returns the scope of a new session, in chat->arena. It says that the session is a direct chat of
+ * the user. */
+pal_str pal_chat_scope(pal_chat *chat);
+/* Lists the notes of the user with numbers, or answers or forgets one: "yes 2", "no 2",
+ * "forget 2". */
+PAL_CHECKED pal_status pal_chat_memory(pal_chat *chat, pal_str argument);
+PAL_CHECKED pal_status pal_chat_remember(pal_chat *chat, pal_str text);
+
 /* ---- What was said before (cmd_chat_history.c) ---- */
 
 /* Prints the last message of the user, and the beginning of the answer. */

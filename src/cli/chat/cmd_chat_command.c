@@ -582,6 +582,9 @@ static const command commands[] = {
         {"/tools", "", "list the tools, and whether they may run", run_tools, false},
         {"/permissions", "[TOOL]", "list remembered answers about tools, or forget one",
                 run_permissions, true},
+        {"/memory", "[forget N]", "list what is remembered about you; also: yes N, no N",
+                pal_chat_memory, false},
+        {"/remember", "TEXT", "note something for all conversations", pal_chat_remember, false},
         {"/model", "[NAME]", "show or select the model", run_model, false},
         {"/help", "", "show this list", run_help, false},
         {"/quit", "", "quit", run_quit, false},
@@ -606,7 +609,7 @@ static pal_status run_help(pal_chat *chat, pal_str argument)
 const char *const pal_chat_words[] = {"/new", "/sessions", "/open ", "/search ", "/title ",
         "/attach ", "/show ", "/export ", "/system ", "/fork", "/rewind", "/undo",
         "/retry", "/compact", "/context", "/tools", "/permissions",
-        "/model ", "/help", "/quit", NULL};
+        "/memory", "/remember ", "/model ", "/help", "/quit", NULL};
 
 static const command *find_command(pal_str name)
 {

@@ -439,6 +439,7 @@ static pal_status begin_session(pal_chat *chat, pal_str text)
     pal_cli *cli = chat->cli;
     pal_session session = {.tenant = pal_cli_tenant(cli),
             .agent = pal_str_of(chat->agent),
+            .scope = pal_chat_scope(chat),
             .title = pal_chat_first_line(chat, text, TITLE_COLUMNS)};
     return pal_store_create(cli->store, &session, &chat->session, &cli->err);
 }
