@@ -156,6 +156,23 @@ typedef void (*pal_runtime_on_warning)(pal_str text, void *user);
  * the end could not be stored, or if it was removed already. Must not block. */
 typedef void (*pal_runtime_on_outbox)(pal_str tenant, pal_str name, pal_id session, void *user);
 
+/* One call of a model, after it has ended. The texts are valid during the callback. */
+typedef struct pal_model_report {
+    pal_str endpoint;
+    pal_str model;
+    const char *purpose; /* "turn", "compaction" or "forward" */
+    pal_status status;   /* PAL_OK, or why the call failed */
+    pal_usage usage;     /* zero if the service did not report it */
+    int64_t cost_micros;
+    int64_t duration_us;
+    int64_t first_us; /* time to the first output; 0: there was none, or it is not known */
+    PAL_RESERVED(6);
+} pal_model_report;
+
+/* Called on the loop after each call of a model, also if it failed and is retried. Must not
+ * block. */
+typedef void (*pal_runtime_on_model_call)(const pal_model_report *report, void *user);
+
 /* Options of a runtime. Everything is copied except `store` and `models`, which must outlive the
  * runtime. A number that is 0 means the default in its comment. */
 typedef struct pal_runtime_options {
@@ -224,7 +241,9 @@ typedef struct pal_runtime_options {
     void *outbox_user;                 /* passed to on_outbox */
     const struct pal_memory_settings *memory; /* settings of the long-term memory (note.h); NULL: it
                                                  is off */
-    PAL_RESERVED(14);
+    pal_runtime_on_model_call on_model_call; /* may be NULL */
+    void *model_call_user;                   /* passed to on_model_call */
+    PAL_RESERVED(12);
 } pal_runtime_options;
 
 /* Returns the price of a model: that with the longest pattern that matches. NULL if no pattern

@@ -401,6 +401,8 @@ typedef struct pal_cli_runtime_values {
     uint32_t calls_max; /* pal_runtime_options.calls_max */
     bool can_ask;       /* a person can answer questions of turns */
     pal_channels *channels; /* are told about answers; may be NULL */
+    pal_runtime_on_model_call on_model_call; /* may be NULL */
+    void *model_call_user;
 } pal_cli_runtime_values;
 
 /* The rows of these options. `at` is the path from the command's values to these, with its dot. */

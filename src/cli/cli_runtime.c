@@ -87,6 +87,8 @@ pal_status pal_cli_runtime_open(
         options.on_outbox = pal_channels_on_outbox;
         options.outbox_user = given->channels;
     }
+    options.on_model_call = given->on_model_call;
+    options.model_call_user = given->model_call_user;
     return open_runtime(cli, &options, given->runs_inbox, out_runtime);
 }
 

@@ -68,6 +68,8 @@ pal_status pal_cli_server_open(pal_cli *cli, const pal_cli_runtime_values *given
     if (status != PAL_OK)
         return status;
     pal_cli_runtime_values values = *given;
+    values.on_model_call = pal_metrics_model_call;
+    values.model_call_user = out_server->metrics;
     status = pal_route_settings_new(
             &pal_config_get(cli->config)->session, &out_server->route_settings, &cli->err);
     if (status == PAL_OK && !client)

@@ -22,9 +22,10 @@ typedef struct pal_call pal_call;
 
 typedef enum pal_key_role {
     PAL_KEY_NONE = 0, /* on a route: no key is required */
-    PAL_KEY_READ = 1,
-    PAL_KEY_WRITE = 2,
-    PAL_KEY_ADMIN = 3,
+    PAL_KEY_METRICS = 1, /* only routes with PAL_API_SCRAPE */
+    PAL_KEY_READ = 2,
+    PAL_KEY_WRITE = 3,
+    PAL_KEY_ADMIN = 4,
 } pal_key_role;
 
 typedef struct pal_caller {
@@ -55,6 +56,7 @@ typedef enum pal_api_flag {
     /* Together with WORKER. The handler is first called with call->only_memory. If it cannot answer
      * without blocking, it fails with PAL_BUSY, and is called again on a worker. */
     PAL_API_MEMORY = 1 << 6,
+    PAL_API_SCRAPE = 1 << 7, /* also open to keys with the role 'metrics' */
 } pal_api_flag;
 
 /* Describes a JSON object or the query parameters of a route (api/api_object.h). */

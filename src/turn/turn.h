@@ -329,6 +329,8 @@ typedef struct pal_turn_step {
     pal_answer_buffer answer;
     pal_id answer_id; /* the id that the answer will have */
     bool output_seen; /* readers have seen a part of this call's answer */
+    int64_t called_us; /* when the call began, by the monotonic clock */
+    int64_t first_us;  /* when its first output came; 0: none yet */
     pal_tool_run *runs;
     size_t runs_len;
     pal_ask_stage asking;
@@ -464,6 +466,9 @@ pal_arena *pal_turn_step_arena(pal_turn *turn);
 bool pal_turn_retry(pal_turn *turn, const pal_model_end *end);
 /* The turn's model call has ended. */
 void pal_turn_called(pal_turn *turn, const pal_model_end *end);
+/* Reports the ended call of a model, which began at step.called_us. */
+void pal_turn_report_call(pal_turn *turn, const char *purpose, pal_str endpoint, pal_str model,
+        const pal_model_end *end);
 
 /* ---- turn_answer.c ---- */
 

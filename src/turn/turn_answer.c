@@ -14,6 +14,7 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "base/sum.h"
@@ -311,11 +312,18 @@ static void tell_text(pal_turn *turn, pal_str delta)
                     .is_refusal = answer->len && answer->parts[answer->len - 1].is_refusal});
 }
 
+static void see_output(pal_turn *turn)
+{
+    if (!turn->step.output_seen)
+        turn->step.first_us = pal_clock_monotonic_us();
+    turn->step.output_seen = true;
+}
+
 static void on_text(void *user, pal_str delta)
 {
     pal_turn *turn = user;
 
-    turn->step.output_seen = true;
+    see_output(turn);
     grow(&turn->step.answer, PAL_PART_TEXT, delta);
     tell_text(turn, delta);
 }
@@ -324,14 +332,14 @@ static void on_refusal(void *user, pal_str delta)
 {
     pal_turn *turn = user;
 
-    turn->step.output_seen = true;
+    see_output(turn);
     add_refusal(&turn->step.answer, delta);
     tell_text(turn, delta);
 }
 
 static void add_reasoning(pal_turn *turn, pal_str delta, const char *form)
 {
-    turn->step.output_seen = true;
+    see_output(turn);
     grow(&turn->step.answer, PAL_PART_REASONING, delta);
     pal_event_publish(turn,
             (pal_event){.kind = PAL_EVENT_REASONING,
@@ -355,7 +363,7 @@ static void on_item(void *user, pal_str json, size_t parts)
     pal_turn *turn = user;
     uint64_t number = part_number(&turn->step.answer);
 
-    turn->step.output_seen = true;
+    see_output(turn);
     add_item(&turn->step.answer, json, parts);
     pal_event_publish(turn, (pal_event){.kind = PAL_EVENT_ITEM, .text = json, .count = number});
 }
@@ -364,7 +372,7 @@ static void on_progress(void *user, pal_str json)
 {
     pal_turn *turn = user;
 
-    turn->step.output_seen = true;
+    see_output(turn);
     pal_event_publish(turn,
             (pal_event){.kind = PAL_EVENT_PROGRESS,
                     .text = json,
@@ -408,7 +416,7 @@ static void on_call(void *user, uint32_t index, pal_str id, pal_str name)
 {
     pal_turn *turn = user;
 
-    turn->step.output_seen = true;
+    see_output(turn);
     begin_call(&turn->step.answer, index, id, name);
     pal_event_publish(turn,
             (pal_event){.kind = PAL_EVENT_CALL,

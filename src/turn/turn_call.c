@@ -160,10 +160,29 @@ bool pal_turn_retry(pal_turn *turn, const pal_model_end *end)
     return true;
 }
 
+void pal_turn_report_call(pal_turn *turn, const char *purpose, pal_str endpoint, pal_str model,
+        const pal_model_end *end)
+{
+    const pal_turn_step *step = &turn->step;
+    pal_usage none = {0};
+    const pal_usage *usage = end->has_usage ? &end->usage : &none;
+    pal_runtime_report_call(turn->runtime,
+            &(pal_model_report){.endpoint = endpoint,
+                    .model = model,
+                    .purpose = purpose,
+                    .status = end->status,
+                    .usage = *usage,
+                    .cost_micros = pal_budget_cost(turn->runtime, model, usage),
+                    .duration_us = pal_clock_monotonic_us() - step->called_us,
+                    .first_us = step->first_us ? step->first_us - step->called_us : 0});
+}
+
 void pal_turn_called(pal_turn *turn, const pal_model_end *end)
 {
     turn->holds--;
     turn->step.call = NULL;
+    pal_turn_report_call(turn, "turn", pal_provider_name(turn->step.provider),
+            turn->settings.model, end);
     if (end->status == PAL_OK) {
         pal_answer_record(turn, end);
         return;
@@ -252,6 +271,8 @@ static void call_model(pal_turn *turn)
                         .name = turn->settings.model});
     }
     turn->step.output_seen = false;
+    turn->step.called_us = pal_clock_monotonic_us();
+    turn->step.first_us = 0;
     pal_answer_clear(&turn->step.answer);
     turn->step.answer.has_items = pal_provider_sends_items(turn->step.provider, &request);
     if (turn->step.is_kept)

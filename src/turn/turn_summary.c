@@ -4,6 +4,7 @@
  * A crash before the checkpoint is committed leaves the conversation unchanged; the next turn
  * compacts again. */
 #include "turn/turn.h"
+#include "base/clock.h"
 #include "turn/runtime/runtime_memory.h"
 
 #include "tokens/tokens_estimate.h"
@@ -197,6 +198,8 @@ static void summary_ended(void *user, const pal_model_end *model_end)
 
     turn->holds--;
     turn->step.call = NULL;
+    pal_turn_report_call(turn, "compaction", pal_provider_name(turn->summary.provider),
+            turn->summary.job->request.model, model_end);
     if (!is_kept_later && !is_free(turn, model_end))
         pal_summary_spent(turn, model_end);
     if (model_end->status != PAL_OK && pal_turn_retry(turn, model_end))
@@ -266,6 +269,8 @@ void pal_summary_ask(pal_turn *turn)
         turn->step.output_seen = false;
         turn->summary.end = pal_arena_alloc(turn->summary.arena, sizeof(*turn->summary.end));
     }
+    turn->step.called_us = pal_clock_monotonic_us();
+    turn->step.first_us = 0;
     pal_buf_done(&turn->summary.text);
     pal_buf_init(&turn->summary.text, PAL_MESSAGE_BYTES_MAX);
     if (!turn->summary.end) {

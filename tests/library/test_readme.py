@@ -21,7 +21,7 @@ import tap
 
 SOURCE, BUILD = (os.path.abspath(path) for path in sys.argv[1:3])
 BLOCK = re.compile(r'^```(\w+)\n(.*?)^```$', re.M | re.S)
-FOREIGN = 'bootstrap:'  # Patroni
+FOREIGN = ('bootstrap:', '# prometheus.yml')  # of Patroni and Prometheus
 # Values that differ from run to run are removed from both sides.
 VARYING = [
     (re.compile(r'\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b'), 'ID'),

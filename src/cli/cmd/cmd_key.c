@@ -21,7 +21,7 @@ typedef struct create_values {
 
 static const pal_cli_option create_options[] = {
         {"role", 0, PAL_CLI_TEXT, offsetof(create_values, role), "ROLE",
-                "admin, write or read (write)"},
+                "admin, write, read or metrics (write)"},
         {"label", 0, PAL_CLI_TEXT, offsetof(create_values, label), "TEXT",
                 "a note on what the key is for"},
         {"rate", 0, PAL_CLI_NUMBER, offsetof(create_values, rate), "N",
@@ -69,7 +69,7 @@ static pal_status read_values(pal_cli *cli, const create_values *v, pal_key *key
     key->role = pal_key_role_from_name(pal_str_of(v->role ? v->role : "write"));
     if (key->role == PAL_KEY_NONE)
         return pal_cli_usage(cli, NULL,
-                "--role must be admin, write or read, not '%.40s'", v->role);
+                "--role must be admin, write, read or metrics, not '%.40s'", v->role);
     if (v->rate.value > PAL_SERVER_KEY_RATE_MAX)
         return pal_cli_usage(cli, NULL, "--rate must be at most %d", PAL_SERVER_KEY_RATE_MAX);
     if (v->tokens.value > INT64_MAX)

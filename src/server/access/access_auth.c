@@ -404,7 +404,9 @@ static pal_status accept_key(pal_call *call, const pal_key *key, pal_error *err)
     caller->budget.tenant_cost_micros = key->budget_cost_micros;
     if (key->budget_tokens || key->budget_cost_micros)
         caller->budget.since = period_start(key->is_monthly);
-    if (key->role < call->route->role)
+    bool can_scrape =
+            key->role == PAL_KEY_METRICS && (call->route->flags & PAL_API_SCRAPE) != 0;
+    if (key->role < call->route->role && !can_scrape)
         return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
                 "role '%s' is required; the key has role '%s'",
                 pal_key_role_name(call->route->role), pal_key_role_name(key->role));

@@ -25,6 +25,7 @@
 
 static const char *const role_names[] = {
         [PAL_KEY_NONE] = "none",
+        [PAL_KEY_METRICS] = "metrics",
         [PAL_KEY_READ] = "read",
         [PAL_KEY_WRITE] = "write",
         [PAL_KEY_ADMIN] = "admin",
@@ -37,7 +38,7 @@ const char *pal_key_role_name(pal_key_role role)
 
 pal_key_role pal_key_role_from_name(pal_str name)
 {
-    for (pal_key_role role = PAL_KEY_READ; role <= PAL_KEY_ADMIN; role++) {
+    for (pal_key_role role = PAL_KEY_METRICS; role <= PAL_KEY_ADMIN; role++) {
         if (pal_str_is(name, role_names[role]))
             return role;
     }
@@ -121,7 +122,8 @@ static pal_status read_budget(
     return pal_members_read_stored(&budget_table, 1, value, arena, key, err);
 }
 
-static const pal_member_names roles = {role_names, PAL_KEY_ADMIN + 1, "read, write or admin"};
+static const pal_member_names roles = {
+        role_names, PAL_KEY_ADMIN + 1, "metrics, read, write or admin"};
 
 static const pal_member key_members[] = {
         MEMBER("id", STRING, id),

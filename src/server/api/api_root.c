@@ -22,7 +22,7 @@ static const pal_api_route root_routes[] = {
                         "check that the server is ready: the store works, and the server is not "
                         "stopping", NULL,
                         NULL, &status_body, 200}},
-        {"GET", "/metrics", PAL_KEY_ADMIN, PAL_API_WORKER, pal_metrics_handle,
+        {"GET", "/metrics", PAL_KEY_ADMIN, PAL_API_WORKER | PAL_API_SCRAPE, pal_metrics_handle,
                 {"metrics",
                         "read the metrics in Prometheus format", NULL, NULL, &plain_text, 200}},
         {"GET", "/openapi.json", PAL_KEY_NONE, 0, pal_openapi_handle,

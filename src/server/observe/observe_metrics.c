@@ -12,6 +12,8 @@
 #include "base/memory.h"
 #include "server/node/node.h"
 #include "server/node/node_pass.h"
+#include "server/observe/observe_models.h"
+#include "server/observe/observe_process.h"
 #include "server/server_call.h"
 
 #define SESSIONS_COUNT_REST 100 /* the next count of sessions is made after this many times the
@@ -48,6 +50,7 @@ typedef struct route_counts {
 struct pal_metrics {
     route_counts *routes; /* the last element is for requests without a route */
     size_t routes_len;
+    pal_model_metrics *models;
     counter bytes_sent;
     counter replayed;
     histogram commit_times;
@@ -59,6 +62,7 @@ struct pal_metrics {
     counter erased;
     pthread_mutex_t sessions_lock; /* guards the members below */
     uint64_t sessions_active, sessions_trash, sessions_quarantined;
+    uint64_t messages, disk_bytes;
     uint64_t cache_hits, cache_misses, cache_bytes;
     int64_t sessions_until_us; /* monotonic time; the counts are valid until then */
 };
@@ -94,7 +98,10 @@ pal_metrics *pal_metrics_new(void)
         return NULL;
     metrics->routes_len = count_routes() + 1;
     metrics->routes = pal_calloc(metrics->routes_len, sizeof *metrics->routes);
-    if (!metrics->routes) {
+    metrics->models = pal_model_metrics_new();
+    if (!metrics->routes || !metrics->models) {
+        pal_model_metrics_free(metrics->models);
+        pal_free(metrics->routes);
         pal_free(metrics);
         return NULL;
     }
@@ -108,6 +115,7 @@ void pal_metrics_free(pal_metrics *metrics)
     if (!metrics)
         return;
     pthread_mutex_destroy(&metrics->sessions_lock);
+    pal_model_metrics_free(metrics->models);
     pal_free(metrics->routes);
     pal_free(metrics);
 }
@@ -171,6 +179,12 @@ void pal_metrics_swept(pal_metrics *metrics, uint64_t expired, uint64_t erased)
 {
     add(&metrics->expired, expired);
     add(&metrics->erased, erased);
+}
+
+void pal_metrics_model_call(const pal_model_report *report, void *user)
+{
+    const pal_metrics *metrics = user;
+    pal_model_metrics_count(metrics->models, report);
 }
 
 void pal_metrics_replayed(pal_metrics *metrics)
@@ -261,6 +275,8 @@ static void count_sessions(const pal_server *server)
         metrics->sessions_active = stats.sessions_active;
         metrics->sessions_trash = stats.sessions_trash;
         metrics->sessions_quarantined = stats.sessions_quarantined;
+        metrics->messages = stats.messages;
+        metrics->disk_bytes = stats.disk_bytes;
         metrics->cache_hits = stats.cache_hits;
         metrics->cache_misses = stats.cache_misses;
         metrics->cache_bytes = stats.cache_bytes;
@@ -282,6 +298,8 @@ static void put_sessions(pal_buf *buf, const pal_server *server)
     pal_buf_format(buf, "%s{state=\"trash\"} %" PRIu64 "\n", name, metrics->sessions_trash);
     pal_buf_format(
             buf, "%s{state=\"quarantined\"} %" PRIu64 "\n", name, metrics->sessions_quarantined);
+    put(buf, "palaver_messages", "gauge", "Messages of all tenants.", metrics->messages);
+    put(buf, "palaver_store_bytes", "gauge", "Size of the store on disk.", metrics->disk_bytes);
     put(buf, "palaver_store_cache_hits_total", "counter",
             "Reads that were answered from the memory for recently used sessions.",
             metrics->cache_hits);
@@ -376,11 +394,13 @@ pal_status pal_metrics_handle(pal_call *call, pal_error *err)
     put_nodes(&buf, server);
     put_requests(&buf, server->metrics);
     put_turns(&buf, server->runtime);
+    pal_model_metrics_write(server->metrics->models, &buf);
     put_store(&buf, server->metrics);
     put(&buf, "palaver_store_went_back_total", "counter",
             "How often the database was found without writes that were acknowledged.",
             pal_store_went_back(server->store));
     put_sessions(&buf, server);
+    pal_process_metrics_write(&buf, server->started_at);
     pal_status status = buf.failure;
     if (status == PAL_OK)
         pal_exchange_answer(

@@ -20,6 +20,9 @@ void pal_metrics_request(pal_metrics *metrics, const pal_api_route *route, unsig
 void pal_metrics_store(
         const char *call, size_t ops, int64_t duration_us, pal_status status, void *user);
 
+/* For pal_runtime_options.on_model_call; `user` is the metrics. */
+void pal_metrics_model_call(const pal_model_report *report, void *user);
+
 /* Counts a repeated request that was answered with a stored response. */
 void pal_metrics_replayed(pal_metrics *metrics);
 

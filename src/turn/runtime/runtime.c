@@ -317,6 +317,12 @@ void pal_runtime_add_usage(pal_runtime *runtime, const pal_usage *usage, int64_t
     pthread_mutex_unlock(&runtime->lock);
 }
 
+void pal_runtime_report_call(const pal_runtime *runtime, const pal_model_report *report)
+{
+    if (runtime->options.on_model_call)
+        runtime->options.on_model_call(report, runtime->options.model_call_user);
+}
+
 /* ---- Opening and closing ---- */
 
 static pal_status open_providers(pal_runtime *runtime, pal_error *err)

@@ -259,6 +259,8 @@ void pal_runtime_turn_rename(pal_turn *turn, pal_id id);
 /* Adds usage and cost to the totals of the runtime. From any thread. */
 void pal_runtime_add_usage(pal_runtime *runtime, const pal_usage *usage, int64_t cost_micros);
 void pal_runtime_sum_usage(pal_usage *sum, const pal_usage *usage); /* adds each member */
+/* Calls pal_runtime_options.on_model_call, if it is set. On the loop. */
+void pal_runtime_report_call(const pal_runtime *runtime, const pal_model_report *report);
 
 /* ---- runtime_call.c ---- */
 

@@ -16,6 +16,7 @@
  * is gathered completely first, so that our API key can be removed from it. A crash loses the call
  * and its row. */
 #include "turn/runtime/runtime_forward.h"
+#include "base/clock.h"
 
 #include "base/memory.h"
 #include "base/text.h"
@@ -66,6 +67,8 @@ struct pal_forward_call {
     bool has_head;   /* a response has begun */
     bool is_over;    /* the end was reported */
     bool is_left;    /* the caller has released it */
+    int64_t called_us; /* when the call began, by the monotonic clock */
+    int64_t first_us;  /* when the first bytes of the answer came; 0: none yet */
 };
 
 static pal_provider *provider_of(const pal_forward_call *f)
@@ -254,6 +257,23 @@ static void on_tallied(pal_work_item *item)
     free_unowned(f);
 }
 
+static void report(const pal_forward_call *f)
+{
+    const pal_model_end *end = f->measured;
+    pal_str model = is_label(f->model) ? f->model : end->model;
+    pal_usage none = {0};
+    const pal_usage *usage = end->has_usage ? &end->usage : &none;
+    pal_runtime_report_call(f->runtime,
+            &(pal_model_report){.endpoint = pal_provider_name(provider_of(f)),
+                    .model = model,
+                    .purpose = "forward",
+                    .status = f->is_error ? PAL_PROVIDER : end->status,
+                    .usage = *usage,
+                    .cost_micros = pal_budget_cost(f->runtime, model, usage),
+                    .duration_us = pal_clock_monotonic_us() - f->called_us,
+                    .first_us = f->first_us ? f->first_us - f->called_us : 0});
+}
+
 /* A response that failed without output is free, unless we ended the call: a client that leaves
  * early still pays for its request. */
 static void settle(pal_forward_call *f)
@@ -263,6 +283,7 @@ static void settle(pal_forward_call *f)
     bool has_failed = f->is_error ||
             (!f->was_stopped && end->status != PAL_OK && pal_meter_said(f->meter, &text) == 0);
 
+    report(f);
     if (end->has_usage) {
         charge(f, end->model, &end->usage);
     } else if (f->has_head && !has_failed) {
@@ -340,6 +361,8 @@ static void on_body(void *user, pal_str bytes)
         pal_buf_append_str(&f->failure, bytes);
         return;
     }
+    if (!f->first_us)
+        f->first_us = pal_clock_monotonic_us();
     pal_meter_feed(f->meter, bytes);
     f->sink.bytes(bytes, f->user);
 }
@@ -365,6 +388,7 @@ static void call(pal_forward_call *f)
     static const pal_http_events events = {on_head, on_body, on_end};
     pal_runtime *runtime = f->runtime;
     pal_error err = {0};
+    f->called_us = pal_clock_monotonic_us();
     const pal_provider_forwarded forwarded = {.path = f->path,
             .body = f->body,
             .headers = f->headers,

@@ -11,7 +11,8 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { makeKey, serve, workspace } from '../support.mjs';
 
-const nginx = ['/usr/sbin/nginx', '/usr/bin/nginx'].find((file) => fs.existsSync(file));
+const nginx = [...process.env.PATH.split(':'), '/usr/sbin'].map((dir) => path.join(dir, 'nginx'))
+    .find((file) => fs.existsSync(file));
 const docs = fileURLToPath(new URL('../../../docs/operating.md', import.meta.url));
 
 const freePort = async () => {
@@ -37,9 +38,9 @@ async function proxied(t) {
     const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((name) => `${name}_temp_path ${dir}/${name};`);
     fs.writeFileSync(path.join(dir, 'nginx.conf'), `daemon off; master_process off; pid ${dir}/pid; error_log stderr;\n`
         + `events {}\nhttp { access_log off; ${paths.join(' ')}\n${shown}}\n`);
-    const checked = spawnSync(nginx, ['-t', '-c', path.join(dir, 'nginx.conf'), '-p', dir]);
+    const checked = spawnSync(nginx, ['-t', '-e', 'stderr', '-c', path.join(dir, 'nginx.conf'), '-p', dir]);
     assert.equal(checked.status, 0, checked.stderr.toString());
-    const child = spawn(nginx, ['-c', path.join(dir, 'nginx.conf'), '-p', dir], { stdio: 'ignore' });
+    const child = spawn(nginx, ['-e', 'stderr', '-c', path.join(dir, 'nginx.conf'), '-p', dir], { stdio: 'ignore' });
     t.after(() => child.kill());
     const ask = (method, target, { body, headers = {}, onData } = {}) => new Promise((resolve, reject) => {
         const request = https.request({ host: '127.0.0.1', port, method, path: target, rejectUnauthorized: false, agent: false,

@@ -337,7 +337,7 @@ static const pal_api_object me_body = {"Me",
         .members = PAL_API_MEMBERS(
                 {"open", PAL_API_FLAG, "whether the server needs no key", .is_required = true},
                 {"tenant", PAL_API_TEXT, .is_required = true},
-                {"role", PAL_API_WORD, .words = "read write admin", .is_required = true},
+                {"role", PAL_API_WORD, .words = "metrics read write admin", .is_required = true},
                 {"key_id", PAL_API_TEXT, .is_required = true, .is_nullable = true},
                 {"label", PAL_API_TEXT, .is_required = true},
                 {"budget", PAL_API_NESTED, .of = &me_budget, .is_required = true,
