@@ -15,6 +15,7 @@ struct pal_builtin {
     const unsigned char *data;
     const unsigned char *end;
     _Atomic(const pal_encoding *) table; /* made on its first use and never freed; NULL before */
+    pal_arena *arena;                    /* owns the table */
 };
 
 extern struct pal_builtin pal_builtins[];

@@ -185,7 +185,6 @@ static const pal_encoding *pack_of(const struct pal_builtin *builtin)
     return (const pal_encoding *)(const void *)builtin->data;
 }
 
-/* The arena of the table is kept with it. */
 static pal_status make_table(
         struct pal_builtin *builtin, const pal_encoding **out_head, pal_error *err)
 {
@@ -201,6 +200,7 @@ static pal_status make_table(
         return status;
     }
     *out_head = (const pal_encoding *)(const void *)table.data;
+    builtin->arena = arena;
     atomic_store_explicit(&builtin->table, *out_head, memory_order_release);
     return PAL_OK;
 }
