@@ -22,6 +22,9 @@ const pal_cli_group pal_cli_groups[] = {
         {"node", "list the servers that share a store",
                 "Shows the servers that share a store. docs/nodes.md explains what they do for\n"
                 "each other.\n"},
+        {"channel", "show accounts on channels, and what was given up",
+                "Shows the accounts through which people talk to agents in chats.\n"
+                "docs/channels.md explains what they do.\n"},
         {"key", "create, list or revoke API keys",
                 "Manages the API keys that clients send to 'palaver serve'. A server\n"
                 "without keys answers only requests from this machine.\n"},

@@ -2,7 +2,7 @@
 // what strangers cannot do.
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { serve } from '../server/support.mjs';
+import { palaver, serve } from '../server/support.mjs';
 import { serveModel } from '../server/model.mjs';
 import { Bridge, signed } from './bridge.mjs';
 
@@ -239,4 +239,32 @@ test('the accounts are shown, and a wrong configuration is refused', async (t) =
     assert.equal(channels[0].state, 'ready');
     assert.equal(channels[0].events, 1);
     assert.equal(channels[0].answers, 1);
+});
+
+test('the command shows accounts, verdicts, and what was given up', async (t) => {
+    const { server, bridge } = await start(t);
+    await bridge.say('w1', 'somebody there?');
+    await bridge.say('w2', 'sol, hello');
+    await bridge.say('w3', 'x'.repeat(300_000), { direct: true });
+    let [message] = await bridge.pull(30);
+    assert.equal((await bridge.post(`outbox/${message.id}/ack`, { error: 'no such chat' })).code, 200);
+    await server.logged(/gave up an answer/);
+    const run = (...args) => palaver(server.dir, 'channel', ...args);
+    const [account] = JSON.parse(run('list', '--json'));
+    assert.equal(account.account, 'webhook:default');
+    assert.equal(account.dead, 2);
+    const reasons = JSON.parse(run('dead', '--json'));
+    assert.equal(reasons.length, 2);
+    const [given] = reasons.filter(({ reason }) => reason === 'no such chat');
+    assert.ok(reasons.some(({ event, reason }) => event === 'w3' && /more than/.test(reason)));
+    assert.equal(JSON.parse(run('why', 'webhook:w1', '--json')).why, 'not-addressed');
+    assert.match(run('why', 'webhook:w2'), /answer \(name\)/);
+    run('retry', given.name);
+    [message] = await bridge.pull(30);
+    assert.match(message.text, /hello/);
+    await bridge.deliver(message);
+    const metrics = (await server.get('/metrics')).text;
+    assert.match(metrics, /^palaver_channel_up\{account="webhook:default"\} 1$/m);
+    assert.match(metrics, /^palaver_channel_undelivered_total\{account="webhook:default"\} 1$/m);
+    assert.match(metrics, /^palaver_channel_dead_total\{account="webhook:default"\} 1$/m);
 });

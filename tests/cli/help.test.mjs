@@ -13,7 +13,7 @@ const commands = [
     'tokens list',
     'tokens compile', 'config show', 'config check',
     'config example', 'serve', 'page', 'run', 'mcp', 'mcp login', 'mcp logout', 'key create', 'key list', 'key revoke',
-    'node list', 'models', 'usage', 'backup', 'restore', 'stats', 'fsck', 'bench', 'bench cache',
+    'node list', 'channel list', 'channel why', 'channel dead', 'channel retry', 'models', 'usage', 'backup', 'restore', 'stats', 'fsck', 'bench', 'bench cache',
     'completion bash', 'completion zsh', 'completion fish', 'completion words', 'version', 'help',
 ];
 

@@ -360,6 +360,49 @@ static void put_nodes(pal_buf *buf, const pal_server *server)
             pal_pass_count(server->passes));
 }
 
+/* One row for each account and each of its numbers. */
+static void put_channels(pal_buf *buf, const pal_server *server)
+{
+    static const struct {
+        const char *name, *type, *help;
+        size_t offset;
+    } rows[] = {
+            {"palaver_channel_events_total", "counter", "Events of channels that were stored.",
+                    offsetof(pal_channel_info, events)},
+            {"palaver_channel_answers_total", "counter", "Messages that deserved an answer.",
+                    offsetof(pal_channel_info, answers)},
+            {"palaver_channel_sent_total", "counter", "Messages that were sent to chats.",
+                    offsetof(pal_channel_info, sent)},
+            {"palaver_channel_outbox_pending", "gauge", "Answers that wait to be sent.",
+                    offsetof(pal_channel_info, pending)},
+            {"palaver_channel_undelivered_total", "counter", "Answers that were given up.",
+                    offsetof(pal_channel_info, undelivered)},
+            {"palaver_channel_dead_total", "counter", "Events that could not be stored.",
+                    offsetof(pal_channel_info, dead)},
+    };
+    pal_arena *arena = server->channels ? pal_arena_new(0) : NULL;
+    pal_channel_info *list = NULL;
+    size_t len = 0;
+
+    if (!arena || pal_channels_list(server->channels, arena, &list, &len, NULL) != PAL_OK)
+        len = 0;
+    if (len > 0)
+        head(buf, "palaver_channel_up", "gauge", "Whether the account receives messages.");
+    for (size_t i = 0; i < len; i++)
+        pal_buf_format(buf, "palaver_channel_up{account=\"%.*s:%.*s\"} %d\n",
+                PAL_STR_ARG(list[i].kind), PAL_STR_ARG(list[i].account),
+                list[i].state == PAL_CHANNEL_READY);
+    for (size_t row = 0; len > 0 && row < sizeof rows / sizeof *rows; row++) {
+        head(buf, rows[row].name, rows[row].type, rows[row].help);
+        for (size_t i = 0; i < len; i++)
+            pal_buf_format(buf, "%s{account=\"%.*s:%.*s\"} %llu\n", rows[row].name,
+                    PAL_STR_ARG(list[i].kind), PAL_STR_ARG(list[i].account),
+                    (unsigned long long)*(const uint64_t *)(const void *)((const char *)&list[i] +
+                            rows[row].offset));
+    }
+    pal_arena_free(arena);
+}
+
 static void put_listener(pal_buf *buf, const pal_server *server)
 {
     pal_listener_counts c = {0};
@@ -392,6 +435,7 @@ pal_status pal_metrics_handle(pal_call *call, pal_error *err)
     pal_buf_init(&buf, TEXT_MAX);
     put_listener(&buf, server);
     put_nodes(&buf, server);
+    put_channels(&buf, server);
     put_requests(&buf, server->metrics);
     put_turns(&buf, server->runtime);
     pal_model_metrics_write(server->metrics->models, &buf);
