@@ -91,6 +91,24 @@ test('the rules decide about proposals', async (t) => {
         [['add', 'extracted'], ['retract', 'extracted']]);
 });
 
+test('a proposal cannot name another person or another circle', async (t) => {
+    const s = await serveModel(t, { config: `${soon}  `.replace('}', ', groups: on}') });
+    const others = { subject: 'person:matrix:@bob:hs', circle: 'tenant', session: 'bob', by: 'admin' };
+    await say(s, await chat(s, 'bob', 'direct:@bob:hs'), 'I cook.', []);
+    await say(s, await chat(s, 'one'), 'I sail on Sundays.', [{ ...sails, ...others }]);
+    await until(s, (notes) => notes.length === 1);
+    const room = await s.session({ key: 'room', scope: scopeOf('group:!r') });
+    await ok(s.turn(room, { message: { role: 'user', sender: '@ann:hs',
+        content: `I sail on Fridays. <<say ${JSON.stringify({ notes: [{ ...sails, ...others,
+            text: 'Sails on Fridays.', quote: 'I sail on Fridays', replaces: 1 }] })}>>` } }));
+    const notes = await until(s, (all) => all.length === 2);
+    assert.deepEqual(notes.map(({ text, subject, circle, state }) => [text, subject, circle, state]).sort(), [
+        ['Sails on Fridays.', 'person:matrix:@ann:hs', 'room:matrix:default//group:!r/', 'active'],
+        ['Sails on Sundays.', 'person:matrix:@ann:hs', 'person:matrix:@ann:hs', 'active']]);
+    for (const request of (await extractions(s)).filter((one) => /@r|Fridays/.test(words(one.messages[1]))))
+        assert.doesNotMatch(words(request.messages[1]), /Sundays/);
+});
+
 test('a person who has taken something back is asked', async (t) => {
     const s = await serveModel(t, { config: soon });
     const id = await chat(s, 'one');

@@ -106,6 +106,20 @@ test('memory can be switched off, and is off in groups', async (t) => {
     assert.doesNotMatch(shown(await last(off)), /Notes from|Fridays/);
 });
 
+test('40 turns with 10 notes never break the beginning of a request', async (t) => {
+    const s = await serveModel(t);
+    const id = await chat(s, 'one', ann);
+    let before = [];
+    for (let n = 0; n < 40; n++) {
+        const { seq } = await say(s, id, `I own boat number ${n}. And now?`);
+        if (n % 4 === 0) await note(s, id, seq - 1, `I own boat number ${n}.`);
+        const now = await last(s);
+        assert.equal(common(before, now), before.length, `turn ${n}`);
+        before = now;
+    }
+    assert.equal(shown(before).match(/New notes/g).length >= 10, true);
+});
+
 test('a compaction begins with the newest notes', async (t) => {
     const s = await serveModel(t, { config:
         'models: [{name: mock-model, context: 3000, output: 500}]\n' });
