@@ -195,6 +195,8 @@ pageTest('a turn', { ...DESKTOP, ...PRICES, model: scripted(QUESTION, `${look('s
     + `${look('payment', 400)}<<next>><<hang ms=900>><<say ${ANSWER}>>`) }, async (all) => {
     const { api, context } = all;
     const id = await tell(all);
+    // A compaction would make the scripted model begin again.
+    await api('PATCH', `sessions/${id}`, { metadata: { context: { max_tokens: 12000 } } });
     await api('POST', `sessions/${id}/turns`, { message: QUESTION });
     const tab = await all.open(`#/s/${id}?p=turn`);
     await tab.waitForSelector('.spans li:nth-child(5)');

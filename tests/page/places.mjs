@@ -78,6 +78,11 @@ pageTest('search finds words anywhere and opens the message', async ({ open, api
     await tab.waitForSelector('text=No message has these words.');
 });
 
+pageTest('notes: there are none', async ({ open }) => {
+    const tab = await open('#/notes');
+    await tab.waitForSelector('text=There are no notes.');
+});
+
 pageTest('notes: yes and no, retract and restore, and the source', async ({ open, api, s }) => {
     const id = await s.session({ title: 'sailing', scope: { version: 1, agent_id: 'main',
         channel: 'matrix', account: 'default', dimensions: ['chat'],
@@ -85,7 +90,14 @@ pageTest('notes: yes and no, retract and restore, and the source', async ({ open
     await api('POST', `sessions/${id}/messages`, { messages: ['I sail. He said I am lazy.', 'I cook.'] });
     for (const [seq, quote] of [[1, 'I sail'], [1, 'I am lazy'], [2, 'I cook']])
         await api('POST', 'notes', { text: `${quote}.`, kind: 'fact', source: { session: id, seq, quote } });
+    const plain = await s.session({ title: 'reading' }); // nobody is known to have said it
+    await api('POST', `sessions/${plain}/messages`, { messages: ['I read.'] });
     const tab = await open('#/notes');
+    await tab.waitForSelector('h2:text-is("person:matrix:@ann:hs")');
+    await api('POST', 'notes', { text: 'I read.', kind: 'fact',
+        source: { session: plain, seq: 1, quote: 'I read' } });
+    await tab.reload();
+    await tab.waitForSelector(`h2 a[href="#/s/${plain}"]:text-is("reading")`);
     await tab.waitForSelector('h2:has-text("Waiting for you")');
     await tab.waitForSelector('h2:text-is("person:matrix:@ann:hs")');
     await axe(tab, 'notes');
@@ -95,7 +107,7 @@ pageTest('notes: yes and no, retract and restore, and the source', async ({ open
     await tab.click('li:has-text("I cook.") button:text-is("Restore")');
     await tab.waitForSelector('li:has-text("I cook.") button:text-is("Retract")');
     const { notes } = await api('GET', 'notes?state=active');
-    assert.deepEqual(notes.map(({ text }) => text).sort(), ['I cook.', 'I sail.']);
+    assert.deepEqual(notes.map(({ text }) => text).sort(), ['I cook.', 'I read.', 'I sail.']);
     await tab.click('li:has-text("I sail.") a');
     await tab.waitForSelector('.msg[data-seq="1"]:focus');
 });

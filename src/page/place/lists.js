@@ -5,7 +5,7 @@ import { h, plural, signal, time } from '../core.js';
 import { path, post } from '../api.js';
 import { attempt, button, dialog, say, visible } from '../parts.js';
 import { loadSession, me, sessionHash } from '../store.js';
-import { frame, pagesOf } from './place.js';
+import { frame, nameOf, pagesOf } from './place.js';
 
 // ---- Deleted sessions ----
 
@@ -88,9 +88,12 @@ export function notesView() {
                     visible(source.quote))]))),
         actions(note));
     const groupOf = ({ state, subject }) => (state === 'pending' ? ' Waiting for you' : subject);
-    const group = (name) => [h('h2', null, visible(name)), h('ul', { class: 'plain-list' },
+    const session = (id) => h('a', { href: sessionHash(id) }, () => nameOf(id));
+    const group = (name) => [h('h2', null, name.startsWith('session:') ? session(name.slice(8))
+        : visible(name)), h('ul', { class: 'plain-list' },
         list.value.filter((note) => groupOf(note) === name).map(row))];
 
-    return frame('Notes', '', () => list.value &&
+    return frame('Notes', '', () => list.value?.length === 0 &&
+        h('p', { class: 'dim' }, 'There are no notes.'), () => list.value &&
         [...new Set(list.value.map(groupOf))].sort().map(group), ends);
 }
