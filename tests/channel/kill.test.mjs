@@ -127,3 +127,27 @@ test('random kills', async (t) => {
     await bridge.showAll(texts.length);
     await judge(bridge.server, bridge, texts);
 });
+
+test('of two servers one has the account, and the other one takes over', async (t) => {
+    const dir = workspace(t);
+    const first = await serve(t, { dir, config, env });
+    await first.logged(/webhook:default: ready/);
+    const bridge = new Lasting(first);
+    await bridge.say('o1', 'one', { direct: true });
+    const second = await serve(t, { dir, config, env });
+    const stateOf = async () => (await second.get('/api/v1/channels')).json.channels[0].state;
+    assert.equal(await stateOf(), 'waiting');
+    const other = new Bridge(second);
+    assert.equal((await other.say('o2', 'two', { direct: true })).code, 503);
+    assert.match(second.log(), /node/);
+    await first.stop('SIGKILL');
+    await second.logged(/webhook:default: ready/);
+    bridge.server = second;
+    await bridge.say('o1', 'one', { direct: true });
+    await bridge.say('o2', 'two', { direct: true });
+    await bridge.showAll(2);
+    await judge(second, bridge, ['one', 'two']);
+    const third = await serve(t, { dir, config, env });
+    await second.stop('SIGTERM');
+    await third.logged(/webhook:default: ready/);
+});
