@@ -141,6 +141,15 @@ void pal_channel_chat_keep(pal_channel_account *account, const pal_channel_chat_
     pthread_mutex_unlock(&account->chats_lock);
 }
 
+void pal_channel_chat_unasked(pal_channel_account *account, pal_str chat, int64_t now)
+{
+    pthread_mutex_lock(&account->chats_lock);
+    pal_channel_chat_state *known = pal_map_find(&account->chats, chat);
+    if (known)
+        known->unasked_at = now;
+    pthread_mutex_unlock(&account->chats_lock);
+}
+
 void pal_channel_chat_spoken(pal_channel_account *account, pal_str chat)
 {
     pthread_mutex_lock(&account->chats_lock);

@@ -37,6 +37,9 @@ void pal_channel_chat_keep(pal_channel_account *account, const pal_channel_chat_
 PAL_CHECKED pal_status pal_channel_chat_op(const pal_channel_account *account,
         const pal_channel_chat_state *chat, pal_arena *arena, pal_op *out_op, pal_error *err);
 
+/* The bot has begun to answer although nobody has asked it. */
+void pal_channel_chat_unasked(pal_channel_account *account, pal_str chat, int64_t now);
+
 /* The bot has spoken in the chat. Can be called from any thread. */
 void pal_channel_chat_spoken(pal_channel_account *account, pal_str chat);
 

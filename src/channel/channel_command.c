@@ -106,22 +106,23 @@ static pal_status stop(context *c, pal_error *err)
 
 static pal_status mode(context *c, pal_error *err)
 {
-    static const char *const words[] = {"", "all", "mention"};
+    static const char *const words[] = {"", "all", "mention", "", "maybe"};
+    static const char *const replies[] = {"", "I answer everything here now.",
+            "I answer here now when I am addressed.", "",
+            "I answer here now when I am addressed, and speak up when it helps."};
     pal_channel_chat_state *chat = pal_take_chat(c->take, c->event->chat, err);
 
     if (!chat)
         return err->status;
     for (size_t i = 1; i < sizeof words / sizeof *words; i++) {
-        if (pal_text_is_nocase(c->rest, words[i])) {
+        if (words[i][0] && pal_text_is_nocase(c->rest, words[i])) {
             chat->mode = (pal_channel_mode)i;
             chat->muted_until = 0;
-            pal_buf_append_text(c->reply, i == PAL_CHANNEL_MODE_ALL
-                            ? "I answer everything here now."
-                            : "I answer here now when I am addressed.");
+            pal_buf_append_text(c->reply, replies[i]);
             return pal_take_chat_changed(c->take, chat, err);
         }
     }
-    pal_buf_append_text(c->reply, "Say `mode all` or `mode mention`.");
+    pal_buf_append_text(c->reply, "Say `mode all`, `mode mention` or `mode maybe`.");
     return PAL_OK;
 }
 
@@ -175,7 +176,8 @@ static const command commands[] = {
         {"new", PAL_CHANNEL_ROLE_USER, "begins a new conversation", begin_again},
         {"undo", PAL_CHANNEL_ROLE_USER, "takes the last `new` back", undo},
         {"stop", PAL_CHANNEL_ROLE_USER, "cancels what I am working on", stop},
-        {"mode", PAL_CHANNEL_ROLE_USER, "`mode all` or `mode mention`: what I answer here", mode},
+        {"mode", PAL_CHANNEL_ROLE_USER,
+                "`mode all`, `mode mention` or `mode maybe`: what I answer here", mode},
         {"quiet", PAL_CHANNEL_ROLE_USER, "`quiet 30`: I say nothing for 30 minutes", quiet},
 };
 

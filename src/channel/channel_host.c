@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "channel/channel_chat.h"
+#include "channel/channel_evaluator.h"
 #include "channel/matrix/matrix_channel.h"
 #include "channel/telegram/telegram.h"
 #include "channel/webhook/webhook.h"
@@ -17,7 +18,7 @@
 const pal_channel_kind *const pal_channel_kinds[] = {
         &pal_channel_matrix, &pal_channel_telegram, &pal_channel_webhook, NULL};
 
-#define WORKERS 2
+#define WORKERS 4 /* two of them may wait for a model */
 
 /* ---- Small things ---- */
 
@@ -141,6 +142,7 @@ static void close_channel(pal_channel_account *account)
     pal_loop_timer_stop(account->host->loop, &account->start_timer);
     pal_loop_timer_stop(account->host->loop, &account->send_timer);
     pal_channel_outbox_forget(account);
+    pal_channel_evaluator_forget(account);
 }
 
 static void start_again(pal_timer *timer)

@@ -8,6 +8,7 @@
  *   channel_command.c   executes commands
  *   channel_outbox.c    delivers answers
  *   channel_delivery.c  reads and settles one answer
+ *   channel_evaluator.c asks a model whether the bot speaks up
  *
  * Threads: everything belongs to the loop of the channels, except what a comment says. Each account
  * has one job on a worker at a time that writes its record (claim, renew or take). */
@@ -68,6 +69,12 @@ struct pal_channel_account {
     bool is_loading;
     int64_t paused_until_ms; /* monotonic; the service asked to wait */
     pal_timer send_timer;
+
+    /* Messages about which a model decides (channel_evaluator.c). */
+    struct pal_evaluation *evaluations;
+    size_t evaluations_len, evaluations_running;
+    int64_t evaluator_day; /* days since 1970 */
+    uint64_t evaluator_tokens; /* used on that day */
 
     atomic_ullong events, answers, sent, undelivered, dead, pending;
     atomic_llong taken_at;

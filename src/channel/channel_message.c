@@ -226,7 +226,7 @@ static pal_status message_of(pal_take *take, const pal_incoming *event, pal_verd
 
 /* ---- The request ---- */
 
-static pal_str deliver_of(pal_take *take, const pal_incoming *event)
+pal_str pal_channel_message_deliver(pal_take *take, const pal_incoming *event)
 {
     pal_buf buf;
     pal_str deliver = {0};
@@ -247,9 +247,10 @@ static pal_str deliver_of(pal_take *take, const pal_incoming *event)
     return deliver;
 }
 
-/* A turn with a message of a guest can use the tools for guests only. Requests with different
- * permissions are not merged, so a guest's words never get into a turn with more. */
-static void restrict_tools(pal_take *take, pal_channel_role role, pal_turn_request *request)
+/* Requests with different permissions are not merged, so a guest's words never get into a turn with
+ * more. */
+void pal_channel_message_restrict(
+        pal_take *take, pal_channel_role role, pal_turn_request *request)
 {
     const pal_channel_settings *s = &take->account->settings;
     size_t len = 0;
@@ -306,8 +307,8 @@ pal_status pal_channel_message_put(pal_take *take, const pal_incoming *event, pa
         return PAL_OK;
     if (is_answered) {
         channel.outbox = account->name;
-        channel.deliver = deliver_of(take, event);
-        restrict_tools(take, role, &request);
+        channel.deliver = pal_channel_message_deliver(take, event);
+        pal_channel_message_restrict(take, role, &request);
     } else {
         channel.is_note = 1;
     }

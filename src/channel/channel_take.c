@@ -7,6 +7,8 @@
  * their client ids. */
 #include "channel/channel_take.h"
 
+#include "channel/channel_evaluator.h"
+
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/json/json_put.h"
@@ -122,6 +124,20 @@ pal_status pal_take_reply(
 
 /* ---- Events ---- */
 
+static pal_status ask_model_later(pal_take *take, const pal_incoming *event, pal_error *err)
+{
+    pal_id session;
+    pal_status status = pal_channel_message_session(take, event, &session, err);
+
+    if (status != PAL_OK)
+        return status;
+    if (!pal_arena_reserve(take->arena, &take->maybes, &take->maybes_cap, take->maybes_len + 1,
+                sizeof *take->maybes))
+        return pal_no_memory(err);
+    take->maybes[take->maybes_len++] = (pal_take_maybe){event, session};
+    return PAL_OK;
+}
+
 static pal_status put_message(pal_take *take, const pal_incoming *event, pal_error *err)
 {
     pal_channel_account *account = take->account;
@@ -155,6 +171,11 @@ static pal_status put_message(pal_take *take, const pal_incoming *event, pal_err
             return status;
     }
     take->asked += verdict.act == PAL_VERDICT_ANSWER;
+    if (verdict.act == PAL_VERDICT_MAYBE) {
+        pal_status status = ask_model_later(take, event, err);
+        if (status != PAL_OK)
+            return status;
+    }
     if (verdict.act == PAL_VERDICT_ANSWER && account->kind->typing &&
             !account->settings.typing_off) {
         pal_status status = call_later(take, PAL_TAKE_TYPE, event, err);
@@ -376,6 +397,8 @@ static pal_status collect(pal_take *take)
     take->ops_len = take->ops_cap = take->events_cap = 0;
     take->answers_len = take->answers_cap = take->sessions_len = take->sessions_cap = 0;
     take->calls_len = take->calls_cap = 0;
+    take->maybes = NULL;
+    take->maybes_len = take->maybes_cap = 0;
     take->judged = take->asked = take->dead = 0;
     for (size_t i = 0; i < take->len; i++) {
         pal_status status = PAL_OK;
@@ -476,9 +499,9 @@ static void take_free(pal_take *take)
     pal_free(take);
 }
 
-static void call_kind(pal_take *take)
+static void call_after(pal_take *take)
 {
-    const pal_channel_account *account = take->account;
+    pal_channel_account *account = take->account;
     const pal_channel_kind *kind = account->kind;
 
     for (size_t i = 0; i < take->calls_len; i++) {
@@ -494,6 +517,8 @@ static void call_kind(pal_take *take)
                                          "without encryption.")
                             : pal_str_of("I only join rooms that my people invite me to."));
     }
+    for (size_t i = 0; i < take->maybes_len; i++)
+        pal_channel_evaluator_add(account, take->maybes[i].event, take->maybes[i].session);
 }
 
 static void taken(pal_work_item *item)
@@ -510,7 +535,7 @@ static void taken(pal_work_item *item)
         for (size_t i = 0; i < take->answers_len; i++)
             pal_channel_outbox_add(account, take->answers[i]);
         if (account->channel && !account->is_closing)
-            call_kind(take);
+            call_after(take);
     }
     if (take->is_lost) {
         account->record.version = 0;

@@ -10,6 +10,12 @@ typedef struct pal_take_session {
     pal_id session;
 } pal_take_session;
 
+/* A message about which a model decides after the commit. */
+typedef struct pal_take_maybe {
+    const pal_incoming *event;
+    pal_id session;
+} pal_take_maybe;
+
 /* What the kind is asked to do after the commit. */
 typedef struct pal_take_call {
     enum { PAL_TAKE_JOIN, PAL_TAKE_LEAVE, PAL_TAKE_TYPE } what;
@@ -34,6 +40,8 @@ struct pal_take {
     size_t answers_len, answers_cap;
     pal_id *sessions;
     size_t sessions_len, sessions_cap;
+    pal_take_maybe *maybes;
+    size_t maybes_len, maybes_cap;
     pal_take_call *calls;
     size_t calls_len, calls_cap;
     uint64_t judged, asked, dead;
@@ -64,6 +72,11 @@ PAL_CHECKED pal_status pal_channel_message_session(
 /* Adds the operations of a message that is answered or noted. */
 PAL_CHECKED pal_status pal_channel_message_put(pal_take *take, const pal_incoming *event,
         pal_verdict verdict, pal_channel_role role, pal_error *err);
+/* Returns the `deliver` of a request: where the answer to an event belongs. In the arena. */
+pal_str pal_channel_message_deliver(pal_take *take, const pal_incoming *event);
+/* A turn with a message of a guest can use the tools for guests only. */
+void pal_channel_message_restrict(
+        pal_take *take, pal_channel_role role, pal_turn_request *request);
 /* The client id of the message of an event. */
 pal_str pal_channel_message_client_id(
         const pal_channel_account *account, pal_str event, pal_arena *arena);

@@ -11,7 +11,7 @@
 
 /* In the order of the enums of channel.h, from 1 on. */
 static const char *const kind_words[] = {"matrix", "telegram", "webhook", NULL};
-static const char *const mode_words[] = {"all", "mention", "off", NULL};
+static const char *const mode_words[] = {"all", "mention", "off", "maybe", NULL};
 static const char *const guests_words[] = {"invited", "all", "off", NULL};
 static const char *const edits_words[] = {"note", "ignore", NULL};
 static const char *const redactions_words[] = {"erase", "hide", "ignore", NULL};
@@ -30,6 +30,19 @@ static const pal_config_row chat_rows[] = {
                 .sample = "all"},
         {"agent", PAL_CONFIG_TEXT, CHAT(agent), "", .max = PAL_ROUTE_ID_LEN_MAX,
                 .help = "agent of this chat, if no routing rule matches"},
+        {0},
+};
+
+static const pal_config_row evaluator_rows[] = {
+        {"model", PAL_CONFIG_TEXT, offsetof(pal_channel_evaluator, model), "",
+                .max = PAL_MODEL_LEN_MAX,
+                .help = "the model that decides, a small one; empty: the default model"},
+        {"tokens_per_day", PAL_CONFIG_COUNT, offsetof(pal_channel_evaluator, tokens_per_day),
+                "200000", .min = 1, .max = 1000000000,
+                .help = "tokens that it may use on a day; then the bot stays silent"},
+        {"cooldown", PAL_CONFIG_DURATION, offsetof(pal_channel_evaluator, cooldown_ms), "10m",
+                .min = 1000, .max = 3650 * DAY_MS,
+                .help = "time between two answers that nobody asked for"},
         {0},
 };
 
@@ -78,7 +91,8 @@ const pal_config_row pal_config_channel_rows[] = {
                 .help = "which messages in direct chats get an answer: all, those that address "
                         "the bot, or none"},
         {"groups", PAL_CONFIG_WORD, ACCOUNT(groups), "mention", .words = mode_words, .min = 1,
-                .help = "the same for groups; with mention, the others are recorded"},
+                .help = "the same for groups; with mention, the others are recorded; with maybe, a "
+                        "model decides about them"},
         {"edits", PAL_CONFIG_WORD, ACCOUNT(edits), "note", .words = edits_words, .min = 1,
                 .help = "whether a changed message is recorded again"},
         {"redactions", PAL_CONFIG_WORD, ACCOUNT(redactions), "erase", .words = redactions_words,
@@ -91,6 +105,8 @@ const pal_config_row pal_config_channel_rows[] = {
         {"answer_within", PAL_CONFIG_DURATION, ACCOUNT(answer_within_ms), "6h", .min = 1000,
                 .max = 3650 * DAY_MS,
                 .help = "older messages are recorded without an answer"},
+        {"evaluator", PAL_CONFIG_SECTION, ACCOUNT(evaluator), .rows = evaluator_rows,
+                .help = "the model that decides in the mode maybe"},
         {"chats", PAL_CONFIG_LIST, ACCOUNT(chats), "[]", .len_offset = ACCOUNT(chats_len),
                 .rows = chat_rows, .size = sizeof(pal_channel_chat), .max = PAL_CONFIG_LIST_MAX,
                 .help = "settings of single chats"},

@@ -1,6 +1,7 @@
 // The host of channels over HTTP, by the channel "webhook": what is answered, what is recorded, and
 // what strangers cannot do.
 import assert from 'node:assert/strict';
+import http from 'node:http';
 import test from 'node:test';
 import { palaver, serve } from '../server/support.mjs';
 import { serveModel } from '../server/model.mjs';
@@ -267,4 +268,51 @@ test('the command shows accounts, verdicts, and what was given up', async (t) =>
     assert.match(metrics, /^palaver_channel_up\{account="webhook:default"\} 1$/m);
     assert.match(metrics, /^palaver_channel_undelivered_total\{account="webhook:default"\} 1$/m);
     assert.match(metrics, /^palaver_channel_dead_total\{account="webhook:default"\} 1$/m);
+});
+
+// A model whose evaluations have these scores, one after another.
+async function scoring(t, scores) {
+    const asked = [];
+    const model = http.createServer(async (request, response) => {
+        let text = '';
+        for await (const piece of request) text += piece;
+        const body = JSON.parse(text || '{}');
+        const isEvaluation = /speak up/.test(body.messages?.[0].content);
+        if (isEvaluation) asked.push(body);
+        const content = isEvaluation
+            ? `Sure: {"act": "respond", "score": ${scores.shift()}}` : 'I know that.';
+        const event = (json) => `data: ${JSON.stringify(json)}\n\n`;
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        response.end(event({ choices: [{ index: 0, delta: { content } }] })
+            + event({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] })
+            + 'data: [DONE]\n\n');
+    });
+    await new Promise((resolve) => { model.listen(0, '127.0.0.1', resolve); });
+    t.after(() => { model.closeAllConnections(); model.close(); });
+    return { asked, args: ['--provider', 'openai', '--model', 'm',
+        '--provider-url', `http://127.0.0.1:${model.address().port}/v1`] };
+}
+
+test('in the mode maybe a model decides whether the bot speaks up', async (t) => {
+    const { asked, args } = await scoring(t, [90, 20]);
+    const { server, bridge } = await start(t, { config: `${config}    groups: maybe\n`, args });
+    await bridge.say('y1', 'when does the shop open?');
+    const [answer] = await bridge.show(1);
+    assert.equal(answer.reply_to, 'y1');
+    assert.equal(answer.text, 'I know that.');
+    assert.equal(asked.length, 1);
+    assert.equal(asked[0].tools, undefined);
+    assert.match(asked[0].messages.at(-1).content, /when does the shop open/);
+    // Nobody has asked, so it is silent for ten minutes.
+    await bridge.say('y2', 'really?');
+    let verdicts = [];
+    while (!verdicts.includes('cooldown'))
+        verdicts = (await messagesOf(server)).map(({ verdict }) => verdict?.why);
+    assert.deepEqual(verdicts, ['unasked', undefined, 'cooldown']);
+    const { sessions } = (await server.get('/api/v1/sessions')).json;
+    assert.equal(sessions.length, 1, 'what the evaluator was shown is erased');
+    // In another chat the model is not sure.
+    await bridge.say('y3', 'nice weather', { chat: 'other' });
+    while (asked.length < 2) await bridge.pull(1);
+    assert.deepEqual(await bridge.pull(1), []);
 });
