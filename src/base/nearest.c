@@ -89,6 +89,7 @@ bool pal_nearest_is_slip(pal_str text, pal_str word)
 {
     if (text.len < SLIP_LEN_MIN || word.len < SLIP_LEN_MIN)
         return false;
-    return edit_distance(text, word) == 1 || is_equal_but_style(text, word) ||
+    bool has_near_len = text.len <= word.len + 1 && word.len <= text.len + 1;
+    return (has_near_len && edit_distance(text, word) == 1) || is_equal_but_style(text, word) ||
             (text.len == word.len && is_swapped(text, word));
 }

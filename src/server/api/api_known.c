@@ -218,13 +218,17 @@ pal_status pal_call_known_names(
     pal_status status = PAL_OK;
     while (status == PAL_OK && pal_json_next(&each, &name, &value)) {
         pal_str text = pal_json_string(name, call->arena);
+        pal_str slip = {0};
         if (is_listed(names, text))
+            continue;
+        if (is_open)
+            slip = slip_of(names, text);
+        if (is_open && !slip.len)
             continue;
         known k = try_names(names, text);
         if (is_open)
-            k.best = slip_of(names, text);
-        if (!is_open || k.best.len)
-            status = refuse(call, &k, "member", err);
+            k.best = slip;
+        status = refuse(call, &k, "member", err);
     }
     return status == PAL_OK ? pal_arena_checked(call->arena, err) : status;
 }

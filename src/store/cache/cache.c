@@ -18,7 +18,7 @@
  * know of it. Ids are found only with their tenant, which is a part of the key of an entry.
  *
  * A session that is read for the first time in a while is not kept: a walk over all sessions costs
- * almost nothing and does not push out the ones in use.
+ * almost nothing and does not push out the ones in use (pal_cache_shard_touch()).
  *
  * Crash argument: nothing here is stored. */
 #include "store/cache/cache_internal.h"

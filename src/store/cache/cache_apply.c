@@ -184,7 +184,7 @@ static void change_entry(pal_cache *cache, const pal_work *work)
     pthread_mutex_lock(&shard->lock);
     entry = pal_cache_shard_find(shard, key);
     if (!entry)
-        (void)pal_cache_shard_touch(shard, work->op->session);
+        (void)pal_cache_shard_touch(shard, work->op->session, cache->shard_bytes_max);
     else if (change(cache, entry, work))
         pal_cache_shard_fit(shard, entry, cache->shard_bytes_max);
     else

@@ -113,12 +113,19 @@ bool pal_cache_entry_get_marks(const pal_cache_entry *entry, const pal_mark_scan
 
 /* ---- cache_shard.c ---- */
 
+/* The last use of a session that was not in memory. */
+typedef struct pal_cache_touch {
+    uint32_t bits; /* of the session's id */
+    uint32_t at;
+} pal_cache_touch;
+
 typedef struct pal_cache_shard {
     pthread_mutex_t lock; /* protects everything here, and the entries */
     pal_map entries;
     pal_cache_entry *newest, *oldest;
     size_t bytes;
-    uint32_t touched[PAL_CACHE_TOUCHED];
+    uint32_t touches; /* how many uses were remembered so far */
+    pal_cache_touch touched[PAL_CACHE_TOUCHED];
 } pal_cache_shard;
 
 #define PAL_CACHE_KEY_MAX (sizeof(pal_id) + PAL_TENANT_LEN_MAX)
@@ -135,8 +142,8 @@ void pal_cache_shard_use(pal_cache_shard *shard, pal_cache_entry *entry);
 /* Counts the entry again after a change, and drops old entries until all fit. */
 void pal_cache_shard_fit(pal_cache_shard *shard, pal_cache_entry *entry, size_t bytes_max);
 void pal_cache_shard_clear(pal_cache_shard *shard);
-/* Remembers that the session is used. Returns whether it was used not long ago. */
-bool pal_cache_shard_touch(pal_cache_shard *shard, pal_id id);
+/* Remembers that a session is used that has no entry. Returns whether it should get one. */
+bool pal_cache_shard_touch(pal_cache_shard *shard, pal_id id, size_t bytes_max);
 
 /* ---- cache.c ---- */
 

@@ -38,7 +38,8 @@ static bool find_kept(const pal_engine *engine, pal_str key, pal_id id, const pa
 
     pthread_mutex_lock(&shard->lock);
     entry = pal_cache_shard_find(shard, key);
-    *out_keep = entry || (!engine->is_only_memory && pal_cache_shard_touch(shard, id));
+    *out_keep = entry || (!engine->is_only_memory &&
+                                 pal_cache_shard_touch(shard, id, cache->shard_bytes_max));
     if (entry && !pal_cache_entry_is_valid(entry, note))
         entry = NULL;
     if (entry && pal_cache_session_is_valid(entry, note))

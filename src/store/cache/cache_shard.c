@@ -83,15 +83,20 @@ void pal_cache_shard_clear(pal_cache_shard *shard)
         pal_cache_shard_drop(shard, shard->oldest);
 }
 
-bool pal_cache_shard_touch(pal_cache_shard *shard, pal_id id)
+/* A session that was used before gets an entry while there is room. If there is none, it must have
+ * been used so recently that it would still have its entry. Otherwise a walk over more sessions
+ * than there is room for would replace entries all the time, and find none. */
+bool pal_cache_shard_touch(pal_cache_shard *shard, pal_id id, size_t bytes_max)
 {
-    uint32_t bits, *place;
+    pal_cache_touch *touch;
+    uint32_t bits, distance;
+    bool is_known;
 
     /* The last bytes of an id are random. */
     memcpy(&bits, id.bytes + sizeof(id.bytes) - sizeof(bits), sizeof(bits));
-    place = &shard->touched[bits / PAL_CACHE_SHARDS % PAL_CACHE_TOUCHED];
-    if (*place == bits)
-        return true;
-    *place = bits;
-    return false;
+    touch = &shard->touched[bits / PAL_CACHE_SHARDS % PAL_CACHE_TOUCHED];
+    is_known = touch->bits == bits;
+    distance = shard->touches - touch->at;
+    *touch = (pal_cache_touch){.bits = bits, .at = shard->touches++};
+    return is_known && (shard->bytes < bytes_max / 4 * 3 || distance <= shard->entries.len);
 }

@@ -228,6 +228,30 @@ static void memory_is_bounded(void)
         CHECK(shows(sessions[i], "one two three four five six seven"));
 }
 
+static void a_walk_over_many_sessions_replaces_nothing(void)
+{
+    enum { WALKED = 1000, HOT = 16 };
+    static pal_id walked[WALKED], hot[HOT];
+    unsigned read = 0;
+
+    open_traced(16 * 65536);
+    for (size_t i = 0; i < WALKED; i++) {
+        walked[i] = new_session();
+        say_words(walked[i], "one two three four five six seven");
+        pal_arena_reset(test.arena);
+    }
+    for (size_t i = 0; i < HOT; i++)
+        hot[i] = hot_session("a b c");
+    for (int round = 0; round < 3; round++)
+        for (size_t i = 0; i < WALKED; i++) {
+            (void)calls_of(walked[i], &tail);
+            pal_arena_reset(test.arena);
+        }
+    for (size_t i = 0; i < HOT; i++)
+        read += calls_of(hot[i], &tail);
+    CHECK_THAT(read, <=, HOT / 2); /* ids are random, so some parts of the memory get few sessions */
+}
+
 static void a_long_session_keeps_its_newest_rows(void)
 {
     pal_id session;
@@ -376,6 +400,7 @@ int main(int argc, char **argv)
     RUN(a_sweep_of_nothing_keeps_everything);
     RUN(a_name_is_taken_from_an_expired_session);
     RUN(memory_is_bounded);
+    RUN(a_walk_over_many_sessions_replaces_nothing);
     RUN(a_long_session_keeps_its_newest_rows);
     RUN(a_load_from_memory_asks_no_backend);
     RUN(a_commit_during_a_read_is_not_forgotten);
