@@ -51,6 +51,7 @@ struct memory_job {
     pal_id session;
     int64_t due_ms;   /* by the store's clock; when it is looked at next */
     bool is_running;
+    bool is_forced;   /* the run reads everything now, because a turn waits for it */
     bool is_again;    /* a turn has ended in the session since the job was begun */
     bool is_over;     /* nothing is left to read */
     uint32_t tries;
@@ -309,7 +310,7 @@ static void look(pal_work_item *item)
     job->due_version = job->status == PAL_OK ? due.version : 0;
     if (job->status == PAL_OK || job->status == PAL_NOT_FOUND)
         job->status = pal_extract_begin(store, settings_of(job->runtime), job->tenant, job->session,
-                job->runtime->options.system, job->waiter != NULL, job->arena, &job->extract,
+                job->runtime->options.system, job->is_forced, job->arena, &job->extract,
                 &job->err);
     if (job->status == PAL_NOT_FOUND ||
             (job->status == PAL_OK && job->extract.state == PAL_EXTRACT_NOTHING)) {
@@ -458,7 +459,9 @@ static void on_looked(pal_work_item *item)
     } else if (job->extract.state == PAL_EXTRACT_LATER) {
         job->due_ms = job->extract.due_ms;
         job->is_over = false;
-        if (job->waiter && job->extract.due_ms > 0)
+        if (job->waiter && !job->is_forced)
+            job->due_ms = 0; /* the turn came after the run had begun */
+        else if (job->waiter && job->extract.due_ms > 0)
             job->status = PAL_BUDGET; /* the waiting turn goes on without it */
     } else if (!job->runtime->memory->is_closing) {
         call_model(job);
@@ -475,6 +478,7 @@ static void begin_run(memory_job *job)
         return;
     }
     job->is_running = true;
+    job->is_forced = job->waiter != NULL;
     job->is_again = false;
     job->is_over = false;
     job->runtime->memory->running++;
