@@ -62,7 +62,7 @@ test('unreadable bodies are refused', async (t) => {
     // curl -d sends this type for JSON.
     const curl = await post('{"role":"reader"}',
         { 'content-type': 'application/x-www-form-urlencoded' });
-    assertError(curl, 400, 'invalid', /'role' must be read, write or admin, not 'reader'/);
+    assertError(curl, 400, 'invalid', /'role' must be metrics, read, write or admin, not 'reader'/);
 });
 
 test('errors of query parameters name the expected value', async (t) => {

@@ -313,6 +313,77 @@ static void put_response(
     pal_json_end_object(writer);
 }
 
+/* ---- Tags ---- */
+
+/* A path belongs to the first tag with whose path it begins. */
+typedef struct tag {
+    const char *path;
+    const char *name;
+    const char *help;
+} tag;
+
+static const tag tags[] = {
+        {"/api/v1/sessions", "sessions", "Conversations: messages, marks, forks, turns, context."},
+        {"/api/v1/turns", "turns", "Running and ended turns: events, cancel, approval, results."},
+        {"/api/v1/events", "turns", NULL},
+        {"/api/v1/notes", "notes", "The long-term memory."},
+        {"/api/v1/chat", "chat", "A message and its answer in one request; routing from channels."},
+        {"/api/v1/inbound", "chat", NULL},
+        {"/api/v1/keys", "access", "API keys, logins of browsers, and the caller."},
+        {"/api/v1/login", "access", NULL},
+        {"/api/v1/me", "access", NULL},
+        {"/api/v1/conversations", "clients", "Routes of Skillian, Loom and PicoClaw's page."},
+        {"/api/v1/beads", "clients", NULL},
+        {"/api/sessions", "clients", NULL},
+        {"/api/v1/", "store", "Search, files, usage, imports, and what the server has."},
+        {"/v1/messages", "anthropic", "Anthropic's API."},
+        {"/v1/", "openai", "OpenAI's API: chat completions, responses, conversations."},
+        {"/mistral/", "mistral", "Mistral's API."},
+        {"/mcp", "mcp", "The Model Context Protocol."},
+        {"/", "server", "Health, metrics, this description, and the page."},
+};
+
+static const char *tag_of(const char *path)
+{
+    size_t i = 0;
+    while (strncmp(path, tags[i].path, strlen(tags[i].path)) != 0)
+        i++;
+    return tags[i].name;
+}
+
+static void put_tags(pal_json_writer *writer)
+{
+    pal_json_name(writer, "tags");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
+        if (!tags[i].help)
+            continue;
+        pal_json_begin_object(writer);
+        pal_put_text(writer, "name", tags[i].name);
+        pal_put_text(writer, "description", tags[i].help);
+        pal_json_end_object(writer);
+    }
+    pal_json_end_array(writer);
+}
+
+/* ---- Routes ---- */
+
+/* Writes the summary as a sentence, and which key the route requires. */
+static void put_description(pal_json_writer *writer, const pal_api_route *route)
+{
+    char text[512];
+    const char *role = route->role == PAL_KEY_READ ? "read"
+            : route->role == PAL_KEY_WRITE         ? "write"
+                                                   : "admin";
+    int len = snprintf(text, sizeof text, "%c%s.", toupper((unsigned char)route->doc.summary[0]),
+            route->doc.summary + 1);
+    if (route->role != PAL_KEY_NONE && len > 0 && (size_t)len < sizeof text)
+        snprintf(text + len, sizeof text - (size_t)len,
+                " If the server has keys, the request requires one with the role '%s'%s.", role,
+                route->flags & PAL_API_SCRAPE ? " or 'metrics'" : "");
+    pal_put_text(writer, "description", text);
+}
+
 /* The errors of other APIs are described by their makers. */
 static const pal_api_object *error_of(const pal_api *api)
 {
@@ -330,6 +401,11 @@ static void put_route(pal_json_writer *writer, const pal_api *api, const pal_api
     pal_json_begin_object(writer);
     pal_put_text(writer, "operationId", route->doc.id);
     pal_put_text(writer, "summary", route->doc.summary);
+    put_description(writer, route);
+    pal_json_name(writer, "tags");
+    pal_json_begin_array(writer);
+    pal_json_put_text(writer, tag_of(route->path));
+    pal_json_end_array(writer);
     put_parameters(writer, route);
     if (route->doc.request) {
         pal_json_name(writer, "requestBody");
@@ -340,6 +416,7 @@ static void put_route(pal_json_writer *writer, const pal_api *api, const pal_api
     pal_json_name(writer, "responses");
     pal_json_begin_object(writer);
     put_response(writer, code, "done", route->doc.response);
+    put_response(writer, "4XX", "the request is wrong or not allowed", error_of(api));
     put_response(writer, "default", "the error and its cause", error_of(api));
     pal_json_end_object(writer);
     if (route->role == PAL_KEY_NONE) {
@@ -350,6 +427,15 @@ static void put_route(pal_json_writer *writer, const pal_api *api, const pal_api
 
 /* ---- The document ---- */
 
+/* OpenAPI has no words for WebSockets (code 101). Routes that only refuse requests are not offered:
+ * those with an error as their code, and paths that end with a slash because the id is missing. */
+static bool is_described(const pal_api_route *route)
+{
+    size_t len = strlen(route->path);
+    bool has_no_id = len > 1 && route->path[len - 1] == '/';
+    return route->doc.code >= 200 && route->doc.code < 400 && !has_no_id;
+}
+
 typedef void (*route_sink)(const pal_api *api, const pal_api_route *route, void *user);
 
 static void each_route(route_sink sink, void *user)
@@ -358,8 +444,10 @@ static void each_route(route_sink sink, void *user)
         if (pal_apis[i]->header)
             continue;
         for (const pal_api_route *const *group = pal_apis[i]->routes; *group; group++) {
-            for (const pal_api_route *route = *group; route->method; route++)
-                sink(pal_apis[i], route, user);
+            for (const pal_api_route *route = *group; route->method; route++) {
+                if (is_described(route))
+                    sink(pal_apis[i], route, user);
+            }
         }
     }
 }
@@ -463,7 +551,22 @@ pal_status pal_openapi_handle(pal_call *call, pal_error *err)
     pal_json_begin_object(writer);
     pal_put_text(writer, "title", "Palaver");
     pal_put_text(writer, "version", call->server->version);
+    pal_put_text(writer, "summary",
+            "A conversation engine for programs that talk to language models.");
+    pal_put_text(writer, "description",
+            "Palaver stores every message durably, decides what the model sees, runs the model and "
+            "its tools, and serves the APIs that clients already use. Errors of the native API "
+            "have a code and a message that says what is wrong.");
+    pal_put_raw(writer, "contact", pal_str_of("{\"name\":\"The Palaver developers\"}"));
+    pal_json_name(writer, "license");
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "name", "MIT");
+    pal_put_text(writer, "identifier", "MIT");
     pal_json_end_object(writer);
+    pal_json_end_object(writer);
+    pal_put_raw(writer, "servers",
+            pal_str_of("[{\"url\":\"/\",\"description\":\"this server\"}]"));
+    put_tags(writer);
     pal_put_raw(writer, "security", pal_str_of("[{\"key\":[]},{\"header\":[]}]"));
     pal_json_name(writer, "paths");
     pal_json_begin_object(writer);

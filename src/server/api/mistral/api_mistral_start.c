@@ -37,7 +37,8 @@ pal_mistral_start *pal_mistral_start_new(pal_call *call, pal_error *err)
 
 const pal_api_object pal_mistral_start_members = {
         .members = PAL_API_MEMBERS(
-                {"inputs", PAL_API_VALUE, .schema = "{\"type\":[\"string\",\"array\"]}"},
+                {"inputs", PAL_API_VALUE,
+                        .schema = "{\"type\":[\"string\",\"array\"],\"items\":{}}"},
                 {"stream", PAL_API_FLAG, "whether the response is a stream of events",
                         .offset = offsetof(pal_mistral_start, run.is_stream)},
                 {"store", PAL_API_FLAG, "whether the conversation is stored (true)",

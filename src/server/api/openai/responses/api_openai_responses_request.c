@@ -214,7 +214,8 @@ static pal_status read_input(pal_response_request *request, pal_error *err)
 
 const pal_api_object pal_response_body = {"ResponseRequest", .is_open = true,
         .members = PAL_API_MEMBERS(
-                {"input", PAL_API_VALUE, .schema = "{\"type\":[\"string\",\"array\"]}"},
+                {"input", PAL_API_VALUE,
+                        .schema = "{\"type\":[\"string\",\"array\"],\"items\":{}}"},
                 {"model", PAL_API_TEXT, "the model",
                         .offset = offsetof(pal_response_request, turn.model),
                         .max = PAL_MODEL_LEN_MAX},
