@@ -36,6 +36,7 @@ struct pal_delivery {
     char id[40];
 
     size_t piece;      /* the next one */
+    bool is_left;      /* it is looked for on the channel before it is sent */
     bool is_uncertain; /* that piece may have been sent by a process that is gone */
     bool is_plain;     /* sent without relations and HTML, after the service refused it */
     bool is_given_up;

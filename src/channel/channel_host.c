@@ -490,7 +490,7 @@ static void hear(pal_task *task)
         pal_channel_account *account = &t->host->accounts[i];
         if (account->channel && pal_text_begins_str(name, account->name) &&
                 name.len > account->name.len && name.data[account->name.len] == '/')
-            pal_channel_outbox_add(account, name);
+            pal_channel_outbox_add(account, name, false);
     }
     pal_free(t);
 }

@@ -151,8 +151,9 @@ void pal_take_drop(pal_take *take); /* the account is closed */
 
 /* ---- Answers (channel_outbox.c) ---- */
 
-/* Adds the record of an answer, unless it is known. */
-void pal_channel_outbox_add(pal_channel_account *account, pal_str name);
+/* Adds the record of an answer, unless it is known. With `is_left`, an earlier process may have
+ * sent the answer, so long ago that the service does not recognize its id. */
+void pal_channel_outbox_add(pal_channel_account *account, pal_str name, bool is_left);
 /* Sends what can be sent now. */
 void pal_channel_outbox_send(pal_channel_account *account);
 /* Forgets all answers; their records stay. The channel is closed. */

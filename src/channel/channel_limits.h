@@ -28,6 +28,8 @@
 #define PAL_CHANNEL_TOPICS_MAX 16                  /* topics of a chat in which the bot was asked */
 #define PAL_CHANNEL_LOADED_MAX 256                 /* answers of an account that are in memory */
 #define PAL_CHANNEL_FLYING_MAX 16                  /* messages of an account at once */
+#define PAL_CHANNEL_ONCE_MS INT64_C(72000000)      /* how long a service surely recognizes the id
+                                                     of a message: 20 hours */
 #define PAL_CHANNEL_SEND_MS_MAX INT64_C(86400000)  /* how long delivery is tried: 24 hours */
 #define PAL_CHANNEL_REQUEST_BYTES_MAX (16u << 20)  /* body of a request from a service */
 

@@ -165,6 +165,7 @@ static void failed_to_connect(pal_delivery *d, const pal_outgoing_end *sent)
     } else if (pal_clock_monotonic_ms() - d->since_ms > PAL_CHANNEL_SEND_MS_MAX) {
         give_up(d, sent->reason);
     } else {
+        d->is_left |= pal_clock_monotonic_ms() - d->since_ms > PAL_CHANNEL_ONCE_MS;
         send_again_after(d, sent->retry_ms > 0 ? sent->retry_ms : back_off_ms(d->tries - 1));
     }
 }
@@ -224,9 +225,12 @@ static void on_found(const pal_outgoing_end *found, void *user)
     d->is_uncertain = false;
     if (found->status == PAL_OK)
         piece_sent(d, found->id);
-    else if (found->status == PAL_NOT_FOUND)
+    else if (found->status == PAL_NOT_FOUND) {
+        d->is_left = false; /* later pieces were not sent, either */
         d->state = PAL_DELIVERY_READY;
-    else {
+    } else if (found->status == PAL_DENIED) {
+        give_up(d, found->reason);
+    } else {
         d->is_uncertain = true;
         d->tries++;
         send_again_after(d, back_off_ms(d->tries));
@@ -270,12 +274,13 @@ static void begin(pal_delivery *d)
         return;
     }
     pal_delivery_aim(d);
-    if (is_once) {
-        put(d);
-    } else if (d->is_uncertain && kind->find_sent) {
+    bool is_looked_for = is_once ? d->is_left : d->is_uncertain;
+    if (is_looked_for && kind->find_sent) {
         d->state = PAL_DELIVERY_LOOKING;
         account->flying++;
         kind->find_sent(account->channel, &d->message, on_found, d);
+    } else if (is_once) {
+        put(d);
     } else if (d->is_uncertain) {
         pal_channel_log(account, true,
                 "a message to chat '%.*s' may not have arrived; it is not sent again",
@@ -377,7 +382,7 @@ void pal_channel_outbox_send(pal_channel_account *account)
     arm(account);
 }
 
-void pal_channel_outbox_add(pal_channel_account *account, pal_str name)
+void pal_channel_outbox_add(pal_channel_account *account, pal_str name, bool is_left)
 {
     pal_delivery *d;
 
@@ -395,6 +400,7 @@ void pal_channel_outbox_add(pal_channel_account *account, pal_str name)
         return;
     }
     d->name_len = name.len;
+    d->is_left = is_left;
     atomic_fetch_add(&account->pending, 1);
     *account->queue_end = d;
     account->queue_end = &d->next;

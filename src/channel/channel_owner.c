@@ -189,7 +189,7 @@ static void owned(pal_work_item *item)
     else if (!j->was_mine && j->is_mine && !host->is_stopping)
         pal_channel_begin(account);
     for (size_t i = 0; j->is_mine && i < j->names_len; i++)
-        pal_channel_outbox_add(account, j->names[i]);
+        pal_channel_outbox_add(account, j->names[i], true);
     if (!host->is_stopping)
         pal_channel_timer(host, &account->owner_timer,
                 j->is_mine ? PAL_CHANNEL_RENEW_MS : PAL_CHANNEL_LOOK_MS, own_again);

@@ -533,7 +533,7 @@ static void taken(pal_work_item *item)
         account->delay_ms = 0;
         atomic_store(&account->taken_at, take->now);
         for (size_t i = 0; i < take->answers_len; i++)
-            pal_channel_outbox_add(account, take->answers[i]);
+            pal_channel_outbox_add(account, take->answers[i], false);
         if (account->channel && !account->is_closing)
             call_after(take);
     }
