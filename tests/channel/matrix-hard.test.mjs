@@ -26,7 +26,7 @@ before(async () => {
     synapse = await startSynapse({ after: (clean) => cleanups.push(clean) }, dir);
     ann = await synapse.person('ann');
     bob = await synapse.person('bob');
-}, { timeout: 120_000 });
+});
 
 after(async () => {
     for (const clean of cleanups) await clean();
@@ -193,6 +193,28 @@ test('the rate limits of an unconfigured homeserver delay answers in order', { s
         for (let i = 0; i < rooms.length; i++)
             await judge(bot, rooms[i], people[0], asked[i], asked[i]);
     });
+
+test('a login that expires is renewed, and nothing is lost', { skip }, async (t) => {
+    const home = fs.mkdtempSync(path.join(os.tmpdir(), 'palaver-matrix-'));
+    t.after(() => fs.rmSync(home, { recursive: true, force: true }));
+    const short = await startSynapse(t, home, { config: { refreshable_access_token_lifetime: '4s',
+        refresh_token_lifetime: '1h' } });
+    const people = await Promise.all(['ann', 'bob'].map((name) => short.person(name)));
+    const user = await short.person('sol');
+    const proxy = await startProxy(t, short.url);
+    const bot = await startBot(t, user, proxy.url, { password: user.password });
+    await bot.ready();
+    const room = await group(bot, user, people);
+    const asked = [];
+    for (let i = 0; i < 5; i++) {
+        asked.push(await people[0].mention(room, user.id, `question ${i}`));
+        await bot.answers(room, people[0], i + 1);
+        await sleep(2000);
+    }
+    await judge(bot, room, people[0], asked, asked);
+    assert.ok(proxy.count(/^POST .*\/refresh/) >= 2);
+    assert.equal(proxy.count(/^POST .*\/login/), 1);
+});
 
 test('what was sent long ago is looked for before it is sent again', { skip }, async (t) => {
     const user = await botUser();

@@ -24,7 +24,7 @@ before(async () => {
     ann = await synapse.person('ann');
     bob = await synapse.person('bob');
     eve = await synapse.person('eve');
-}, { timeout: 120_000 });
+});
 
 after(async () => {
     for (const clean of cleanups) await clean();

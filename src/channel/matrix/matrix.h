@@ -65,6 +65,8 @@ void pal_matrix_reply_describe(const pal_matrix_reply *reply, char *out_text, si
 
 /* Makes sure that there is a login, then continues with pal_matrix_poll(). */
 void pal_matrix_account_begin(pal_matrix *matrix);
+/* Whether the login must be renewed, which pal_matrix_account_begin() does. */
+bool pal_matrix_account_is_due(const pal_matrix *matrix);
 /* The homeserver has refused the token. */
 void pal_matrix_account_refused(pal_matrix *matrix, const pal_matrix_failure *failure);
 
@@ -182,6 +184,8 @@ struct pal_matrix {
     pal_http *http;
     pal_arena *arena; /* of `login`; replaced with it */
     pal_matrix_login login;
+    uint64_t logins;    /* changes with the token */
+    int64_t renew_at;   /* on the wall clock; 0: never */
     bool is_logged_in;  /* `login` was accepted */
     bool is_logging_in;
     bool is_started; /* there was a response to /sync since start() */

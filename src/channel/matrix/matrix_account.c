@@ -1,15 +1,21 @@
 /* matrix_account.c - logs in: with the token of the settings, or with a password. A password login
- * always names the same device, so the homeserver recognizes transaction ids of an earlier
- * login. */
+ * always names the same device, so the homeserver recognizes transaction ids of an earlier login.
+ *
+ * A login that expires is renewed in time. The new tokens are kept in memory only: the old ones
+ * stay valid until the new ones are used, and a process that knows neither logs in with the
+ * password. */
 #include <stdio.h>
+#include "base/clock.h"
 #include "base/digest.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "channel/matrix/matrix.h"
+#include "channel/matrix/matrix_url.h"
 
 #define DEVICE_DIGITS 12
 #define LOGIN_BYTES_MAX (64u << 10)
+#define RENEW_BEFORE_MS 60000 /* at most; a short login is renewed after half of its time */
 
 static void fail(pal_matrix *matrix, pal_status status, int64_t retry_ms, const char *what,
         const pal_matrix_reply *reply)
@@ -34,8 +40,16 @@ static bool take_login(pal_matrix *matrix, pal_str body, bool is_whoami)
     login.user = pal_arena_copy(arena, login.user);
     login.device = pal_arena_copy(arena, login.device);
     login.access_token = pal_arena_copy(arena, login.access_token);
+    login.refresh_token = pal_arena_copy(arena, login.refresh_token);
+    int64_t now = pal_clock_now_ms();
     pal_status status = is_whoami ? pal_matrix_login_read_whoami(body, arena, &login, &err)
-                                  : pal_matrix_login_read(body, 0, arena, &login, &err);
+                                  : pal_matrix_login_read(body, now, arena, &login, &err);
+    if (status == PAL_OK && !is_whoami) {
+        int64_t half = login.expires_at > now ? (login.expires_at - now) / 2 : 0;
+        matrix->renew_at = login.expires_at
+                ? login.expires_at - (half < RENEW_BEFORE_MS ? half : RENEW_BEFORE_MS)
+                : 0;
+    }
     if (status != PAL_OK) {
         pal_log(PAL_LOG_ERROR, "matrix account '%.*s': %s",
                 PAL_STR_ARG(matrix->settings->account), err.message);
@@ -45,6 +59,7 @@ static bool take_login(pal_matrix *matrix, pal_str body, bool is_whoami)
     pal_arena_free(matrix->arena);
     matrix->arena = arena;
     matrix->login = login;
+    matrix->logins++;
     return true;
 }
 
@@ -161,39 +176,83 @@ static void write_device(const pal_matrix *matrix, char *out_text, size_t size)
     snprintf(out_text, size, "PALAVER-%.*s", DEVICE_DIGITS, hex);
 }
 
+/* Sends a request to a path that needs no token. */
+static void post(pal_matrix *matrix, const char *path, const pal_buf *body,
+        pal_matrix_on_reply on_reply)
+{
+    pal_buf url;
+
+    pal_buf_init(&url, PAL_MATRIX_URL_LEN_MAX);
+    pal_matrix_url_write(&url, matrix->settings->url, path, NULL, 0);
+    pal_matrix_request request = {.method = "POST", .url = pal_buf_str(&url),
+            .body = pal_buf_str(body), .no_token = true};
+    pal_matrix_call(matrix, &request, on_reply, NULL);
+    pal_buf_done(&url);
+}
+
 static void log_in(pal_matrix *matrix)
 {
     const pal_channel_settings *settings = matrix->settings;
     char device[32];
-    pal_buf body, url;
+    pal_buf body;
 
     write_device(matrix, device, sizeof device);
+    matrix->login.refresh_token = (pal_str){0};
     pal_buf_init(&body, LOGIN_BYTES_MAX);
-    pal_buf_init(&url, LOGIN_BYTES_MAX);
     pal_matrix_login_write(settings->user, settings->password, pal_str_of(device), &body);
-    pal_buf_append_str(&url, settings->url);
-    while (url.len && url.data[url.len - 1] == '/')
-        url.len--;
-    pal_buf_append_text(&url, "/_matrix/client/v3/login");
-    pal_matrix_request request = {.method = "POST", .url = pal_buf_str(&url),
-            .body = pal_buf_str(&body), .no_token = true};
-    pal_matrix_call(matrix, &request, on_login, NULL);
-    pal_buf_done(&url);
+    post(matrix, "/_matrix/client/v3/login", &body, on_login);
     pal_buf_done(&body);
+}
+
+/* A homeserver that does not know the token any more gets the password. */
+static void on_renewed(pal_matrix *matrix, const pal_matrix_reply *reply, void *user)
+{
+    bool is_refused = reply->status == PAL_OK && reply->failure.fault &&
+            reply->failure.fault != PAL_MATRIX_FAULT_AGAIN &&
+            reply->failure.fault != PAL_MATRIX_FAULT_RATE;
+
+    if (reply->status == PAL_CANCELED)
+        return;
+    if (is_refused)
+        log_in(matrix);
+    else if (reply->status != PAL_OK || reply->failure.fault)
+        fail(matrix, PAL_IO, reply->failure.retry_ms, "renewing the login failed", reply);
+    else if (take_login(matrix, reply->body, false))
+        ask_who(matrix);
+    else
+        log_in(matrix);
+}
+
+static void renew(pal_matrix *matrix)
+{
+    pal_buf body;
+
+    pal_buf_init(&body, LOGIN_BYTES_MAX);
+    pal_matrix_login_write_refresh(matrix->login.refresh_token, &body);
+    post(matrix, "/_matrix/client/v3/refresh", &body, on_renewed);
+    pal_buf_done(&body);
+}
+
+bool pal_matrix_account_is_due(const pal_matrix *matrix)
+{
+    return matrix->login.refresh_token.len && matrix->renew_at &&
+            pal_clock_now_ms() >= matrix->renew_at;
 }
 
 void pal_matrix_account_begin(pal_matrix *matrix)
 {
-    if (matrix->is_logged_in) {
+    if (matrix->is_logging_in)
+        return;
+    if (matrix->is_logged_in && !pal_matrix_account_is_due(matrix)) {
         pal_matrix_poll(matrix);
         return;
     }
-    if (matrix->is_logging_in)
-        return;
     matrix->is_logging_in = true;
     if (matrix->settings->token.len) {
         matrix->login.access_token = matrix->settings->token;
         ask_who(matrix);
+    } else if (matrix->login.refresh_token.len) {
+        renew(matrix);
     } else {
         log_in(matrix);
     }
@@ -204,6 +263,7 @@ void pal_matrix_account_refused(pal_matrix *matrix, const pal_matrix_failure *fa
     char text[400];
     bool was_logged_in = matrix->is_logged_in;
 
+    matrix->logins++; /* other requests with this token are refused as well */
     matrix->is_logged_in = matrix->is_logging_in = false;
     if (matrix->is_closing)
         return;

@@ -36,7 +36,7 @@ typedef struct pal_matrix_failure {
 void pal_matrix_failure_read(
         long code, pal_str retry_after, pal_str body, pal_matrix_failure *out_failure);
 
-/* A login, and what is kept of it. */
+/* A login. */
 typedef struct pal_matrix_login {
     pal_str user;
     pal_str device; /* empty: the token has no device */
@@ -56,11 +56,6 @@ PAL_CHECKED pal_status pal_matrix_login_read_whoami(
 void pal_matrix_login_write(pal_str user, pal_str password, pal_str device, pal_buf *out);
 /* Writes the body of /refresh. */
 void pal_matrix_login_write_refresh(pal_str refresh_token, pal_buf *out);
-/* A login as text that the store keeps, and back. */
-void pal_matrix_login_pack(const pal_matrix_login *login, pal_buf *out);
-PAL_CHECKED pal_status pal_matrix_login_unpack(
-        pal_str text, pal_arena *arena, pal_matrix_login *out_login, pal_error *err);
-
 /* Returns a text member of a response that is a JSON object, in the arena, for example "event_id".
  * Empty: there is none. */
 pal_str pal_matrix_answer_text(pal_str body, const char *name, pal_arena *arena);

@@ -18,6 +18,7 @@ struct pal_matrix_call_state {
     pal_buf body;
     long code;
     bool with_token;
+    uint64_t login; /* the token that it was sent with */
     char retry_after[RETRY_AFTER_LEN_MAX];
     char media_type[MEDIA_TYPE_LEN_MAX];
     char location[LOCATION_LEN_MAX];
@@ -54,7 +55,8 @@ static void end_state(call_state *state, pal_matrix_reply *reply)
         reply->location = pal_str_of(state->location);
         pal_matrix_failure_read(
                 state->code, pal_str_of(state->retry_after), reply->body, &reply->failure);
-        if (reply->failure.fault == PAL_MATRIX_FAULT_TOKEN && state->with_token)
+        if (reply->failure.fault == PAL_MATRIX_FAULT_TOKEN && state->with_token &&
+                state->login == matrix->logins)
             pal_matrix_account_refused(matrix, &reply->failure);
     }
     state->on_reply(matrix, reply, state->user);
@@ -147,7 +149,7 @@ void pal_matrix_call(pal_matrix *matrix, const pal_matrix_request *request,
         return;
     }
     *state = (call_state){.matrix = matrix, .on_reply = on_reply, .user = user,
-            .with_token = !request->no_token, .next = matrix->calls};
+            .with_token = !request->no_token, .login = matrix->logins, .next = matrix->calls};
     pal_buf_init(&state->body,
             request->bytes_max ? (size_t)request->bytes_max : PAL_MATRIX_BODY_BYTES_MAX);
     if (matrix->calls)

@@ -206,9 +206,6 @@ static void read_state(pal_json json, pal_str type, pal_json content, pal_arena 
     } else if (pal_str_is(type, "m.room.create")) {
         event->text = text_of(content, "type", arena);
         event->kind = PAL_MATRIX_CREATE;
-    } else if (pal_str_is(type, "m.room.power_levels")) {
-        event->power = content;
-        event->kind = PAL_MATRIX_POWER;
     } else if (pal_str_is(type, "m.room.encryption")) {
         event->kind = PAL_MATRIX_ENCRYPTION;
     } else if (pal_str_is(type, "m.room.tombstone")) {

@@ -22,7 +22,6 @@ typedef enum pal_matrix_kind {
     PAL_MATRIX_NAME,
     PAL_MATRIX_ALIAS,
     PAL_MATRIX_CREATE,
-    PAL_MATRIX_POWER,
     PAL_MATRIX_ENCRYPTION,
     PAL_MATRIX_TOMBSTONE,
 } pal_matrix_kind;
@@ -60,7 +59,6 @@ typedef struct pal_matrix_event {
     pal_str marker;     /* PAL_MATRIX_MARKER; empty: another program or a person sent the event */
     pal_json mentions;  /* m.mentions of a MESSAGE, and of the new content of an EDIT */
     pal_json mentions_new; /* EDIT: m.mentions of the edit itself: people who were added */
-    pal_json power;     /* POWER: the content */
     pal_matrix_media media; /* MESSAGE with media */
     bool has_media;
     bool is_notice; /* of a bot */
@@ -94,11 +92,5 @@ pal_str pal_matrix_mention_strip(pal_str text, pal_str user, pal_str name);
 
 /* Returns the body of a reply without the quoted lines that older clients put in front of it. */
 pal_str pal_matrix_reply_strip(pal_str body);
-
-/* ---- Power (matrix_power.c) ---- */
-
-/* The power level of a user by the content of m.room.power_levels. `creators` have unlimited power
- * in rooms since version 12; they are not known here. */
-int64_t pal_matrix_power_of(pal_json content, pal_str user);
 
 #endif

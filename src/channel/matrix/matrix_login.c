@@ -1,5 +1,4 @@
-/* matrix_login.c - the bodies of logins and renewals. A token that rotates is valid until its
- * successor is used, so the successor can be stored before that, and no crash loses the login. */
+/* matrix_login.c - the bodies of logins and renewals. */
 #include "base/json/json_put.h"
 #include "base/text.h"
 #include "channel/matrix/matrix_answer.h"
@@ -112,33 +111,6 @@ void pal_matrix_login_write_refresh(pal_str refresh_token, pal_buf *out)
     pal_json_begin_object(&json);
     pal_put_str(&json, "refresh_token", refresh_token);
     pal_json_end_object(&json);
-}
-
-void pal_matrix_login_pack(const pal_matrix_login *login, pal_buf *out)
-{
-    pal_json_writer json = pal_json_writer_make(out);
-
-    pal_json_begin_object(&json);
-    pal_put_str_if(&json, "user_id", login->user);
-    pal_put_str_if(&json, "device_id", login->device);
-    pal_put_str(&json, "access_token", login->access_token);
-    pal_put_str_if(&json, "refresh_token", login->refresh_token);
-    pal_put_number(&json, "expires_at", login->expires_at);
-    pal_json_end_object(&json);
-}
-
-pal_status pal_matrix_login_unpack(
-        pal_str text, pal_arena *arena, pal_matrix_login *out_login, pal_error *err)
-{
-    static const char what[] = "the stored login";
-    pal_json json;
-    pal_status status = parse(what, text, arena, &json, err);
-
-    *out_login = (pal_matrix_login){0};
-    if (status != PAL_OK)
-        return status;
-    (void)pal_json_i64(pal_json_find(json, "expires_at"), &out_login->expires_at);
-    return take_all(json, arena, out_login, what, err);
 }
 
 pal_str pal_matrix_answer_text(pal_str body, const char *name, pal_arena *arena)

@@ -181,6 +181,10 @@ void pal_matrix_poll(pal_matrix *matrix)
 
     if (matrix->round || matrix->is_closing)
         return;
+    if (pal_matrix_account_is_due(matrix)) {
+        pal_matrix_account_begin(matrix);
+        return;
+    }
     matrix->round = pal_calloc(1, sizeof *matrix->round);
     if (!matrix->round) {
         pal_channel_failed(matrix->base.account, PAL_NO_MEMORY, 0, "out of memory");

@@ -232,34 +232,3 @@ void pal_matrix_direct_add(pal_json direct, pal_str user, pal_str room, pal_buf 
     }
     pal_json_end_object(&json);
 }
-
-/* ---- Transactions ---- */
-
-pal_status pal_matrix_push_read(
-        pal_str text, pal_arena *arena, pal_matrix_push *out_push, pal_error *err)
-{
-    pal_json json, value;
-    pal_status status = parse("the transaction", text, arena, &json, err);
-
-    *out_push = (pal_matrix_push){0};
-    if (status == PAL_PROVIDER)
-        return pal_error_set(err, PAL_INVALID, "the transaction is not a JSON object");
-    if (status != PAL_OK)
-        return status;
-    pal_json events = pal_json_find(json, "events");
-    if (pal_json_type_of(events) != PAL_JSON_ARRAY)
-        return pal_error_set(err, PAL_INVALID, "the transaction has no 'events'");
-    size_t count = pal_json_count(events);
-    pal_json_iter iter = pal_json_each(events);
-    out_push->events = count ? pal_arena_array(arena, count, sizeof *out_push->events) : NULL;
-    while (out_push->events && pal_json_next(&iter, NULL, &value)) {
-        struct pal_matrix_pushed *pushed = &out_push->events[out_push->events_len];
-        pushed->room = text_of(value, "room_id", arena);
-        status = pal_matrix_event_read(value, arena, &pushed->event, err);
-        if (status != PAL_OK)
-            return status;
-        out_push->events_len += pushed->event.kind != PAL_MATRIX_OTHER &&
-                pal_matrix_id_is_valid(pushed->room, '!');
-    }
-    return finish("the transaction", arena, err);
-}

@@ -1,6 +1,5 @@
-/* matrix_sync.h - reads the responses that carry events: /sync, /messages, and the transactions
- * that a homeserver sends to an application service. Pure functions; all results are in the arena,
- * or point into the text. */
+/* matrix_sync.h - reads the responses that carry events: /sync and /messages. Pure functions; all
+ * results are in the arena, or point into the text. */
 #ifndef PAL_MATRIX_SYNC_H
 #define PAL_MATRIX_SYNC_H
 
@@ -54,18 +53,5 @@ PAL_CHECKED pal_status pal_matrix_page_read(
 bool pal_matrix_direct_has(pal_json direct, pal_str room);
 /* Writes `direct` with the room under the user. */
 void pal_matrix_direct_add(pal_json direct, pal_str user, pal_str room, pal_buf *out);
-
-/* A transaction of a homeserver. `news` has one element per event, in order. */
-typedef struct pal_matrix_push {
-    struct pal_matrix_pushed {
-        pal_str room;
-        pal_matrix_event event;
-    } *events;
-    size_t events_len;
-} pal_matrix_push;
-
-/* PAL_INVALID: the text is not a transaction. */
-PAL_CHECKED pal_status pal_matrix_push_read(
-        pal_str text, pal_arena *arena, pal_matrix_push *out_push, pal_error *err);
 
 #endif

@@ -95,7 +95,7 @@ static void put_timeline(pal_json_writer *json, pal_str user, int64_t limit)
 {
     static const char *const types[] = {"m.room.message", "m.room.redaction", "m.reaction",
             "m.sticker", "m.room.encrypted", "m.room.encryption", "m.room.member", "m.room.name",
-            "m.room.canonical_alias", "m.room.power_levels", "m.room.tombstone"};
+            "m.room.canonical_alias", "m.room.tombstone"};
     pal_json_begin_object(json);
     pal_put_number(json, "limit", limit);
     pal_put_flag(json, "lazy_load_members", true);
@@ -122,8 +122,7 @@ void pal_matrix_filter_write(pal_str user, bool first, pal_buf *out)
 {
     static const char *const account[] = {"m.direct", "m.ignored_user_list"};
     static const char *const state[] = {"m.room.create", "m.room.member", "m.room.name",
-            "m.room.canonical_alias", "m.room.encryption", "m.room.tombstone",
-            "m.room.power_levels"};
+            "m.room.canonical_alias", "m.room.encryption", "m.room.tombstone"};
     pal_json_writer json = pal_json_writer_make(out);
 
     pal_json_begin_object(&json);

@@ -237,19 +237,6 @@ static void an_address_is_taken_off(void)
     CHECK_STR(pal_matrix_mention_strip(pal_str_of(""), user, name), "");
 }
 
-static void power_has_a_default(void)
-{
-    pal_json json;
-    const char *text = "{\"users_default\":\"5\",\"users\":{\"@a:hs\":100,\"@b:hs\":\"50\","
-                       "\"@c:hs\":null}}";
-    CHECK_STATUS(pal_json_parse(arena, pal_str_of(text), NULL, &json, NULL), PAL_OK);
-    CHECK_EQ(pal_matrix_power_of(json, pal_str_of("@a:hs")), 100);
-    CHECK_EQ(pal_matrix_power_of(json, pal_str_of("@b:hs")), 50);
-    CHECK_EQ(pal_matrix_power_of(json, pal_str_of("@c:hs")), 5);
-    CHECK_EQ(pal_matrix_power_of(json, pal_str_of("@d:hs")), 5);
-    CHECK_EQ(pal_matrix_power_of((pal_json){0}, pal_str_of("@a:hs")), 0);
-}
-
 static void ids_are_checked(void)
 {
     char longest[PAL_MATRIX_ID_LEN_MAX + 2];
@@ -279,7 +266,6 @@ int main(void)
     RUN(mentions_decide_before_the_body);
     RUN(a_whole_room_can_be_mentioned);
     RUN(an_address_is_taken_off);
-    RUN(power_has_a_default);
     RUN(ids_are_checked);
     pal_arena_free(arena);
     return tap_done();

@@ -95,25 +95,6 @@ static void bad_logins_are_refused(void)
     }
 }
 
-static void a_stored_login_comes_back(void)
-{
-    pal_matrix_login login = {.user = pal_str_of("@b:hs"), .access_token = pal_str_of("a"),
-            .refresh_token = pal_str_of("r"), .expires_at = 77},
-                     back;
-    pal_error err = {0};
-    pal_buf text;
-    pal_buf_init(&text, 4096);
-    pal_matrix_login_pack(&login, &text);
-    CHECK_STATUS(pal_matrix_login_unpack(pal_buf_str(&text), arena, &back, &err), PAL_OK, &err);
-    CHECK_STR(back.user, "@b:hs");
-    CHECK_STR(back.device, "");
-    CHECK_STR(back.access_token, "a");
-    CHECK_STR(back.refresh_token, "r");
-    CHECK_EQ(back.expires_at, 77);
-    CHECK_STATUS(pal_matrix_login_unpack(pal_str_of("{}"), arena, &back, &err), PAL_PROVIDER);
-    pal_buf_done(&text);
-}
-
 static void whoami_names_user_and_device(void)
 {
     pal_matrix_login login = {0};
@@ -153,7 +134,6 @@ int main(void)
     RUN(errors_have_one_line);
     RUN(a_login_is_read_and_renewed);
     RUN(bad_logins_are_refused);
-    RUN(a_stored_login_comes_back);
     RUN(whoami_names_user_and_device);
     RUN(requests_are_written);
     pal_arena_free(arena);

@@ -116,24 +116,6 @@ static void pages_go_back_in_time(void)
             "chunk");
 }
 
-static void a_transaction_names_the_room_of_each_event(void)
-{
-    pal_matrix_push push;
-    pal_error err = {0};
-    pal_str text = pal_str_of(
-            "{\"events\":[{\"room_id\":\"!a:hs\",\"type\":\"m.room.message\",\"event_id\":\"$1\","
-            "\"sender\":\"@a:hs\",\"content\":{\"msgtype\":\"m.text\",\"body\":\"hi\"}},"
-            "{\"room_id\":\"a\",\"type\":\"m.room.encrypted\",\"event_id\":\"$2\",\"sender\":"
-            "\"@a:hs\"},{\"type\":\"m.presence\"}]}");
-    CHECK_STATUS(pal_matrix_push_read(text, arena, &push, &err), PAL_OK, &err);
-    if (CHECK_EQ(push.events_len, 1)) {
-        CHECK_STR(push.events[0].room, "!a:hs");
-        CHECK_STR(push.events[0].event.text, "hi");
-    }
-    CHECK_STATUS(pal_matrix_push_read(pal_str_of("{}"), arena, &push, &err), PAL_INVALID);
-    CHECK_STATUS(pal_matrix_push_read(pal_str_of("x"), arena, &push, &err), PAL_INVALID);
-}
-
 static void ids_in_urls_are_escaped(void)
 {
     pal_buf url;
@@ -187,7 +169,6 @@ int main(void)
     RUN(damaged_rooms_are_left_out);
     RUN(other_texts_are_no_sync);
     RUN(pages_go_back_in_time);
-    RUN(a_transaction_names_the_room_of_each_event);
     RUN(ids_in_urls_are_escaped);
     RUN(urls_of_media_are_checked);
     RUN(filters_leave_out_our_own_events);
