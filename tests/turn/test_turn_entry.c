@@ -61,7 +61,7 @@ static void wait_for_finds(size_t len)
 
 static void begin_seen(void)
 {
-    open_stored(&(pal_store_options){.trace = note});
+    open_stored(&(pal_store_options){.trace = note, .cache_bytes = PAL_CACHE_BYTES_NONE});
     open_runtime(NULL,
             (pal_runtime_options){.endpoints = &(pal_endpoint){.kind = S("echo")},
                     .endpoints_len = 1,
