@@ -56,12 +56,18 @@ async function recorded(server) {
     return all;
 }
 
-// Each of the texts is recorded once and answered once.
-async function judge(server, bridge, texts) {
+// Each of the texts is recorded once.
+async function judgeRecorded(server, texts) {
     const messages = await recorded(server);
     const said = messages.filter(({ role }) => role === 'user').map(({ client_id: id }) => id);
     assert.equal(new Set(said).size, said.length, `recorded twice: ${said}`);
     assert.equal(said.length, texts.length, `recorded: ${said}`);
+    return messages;
+}
+
+// Each of the texts is recorded once and answered once.
+async function judge(server, bridge, texts) {
+    const messages = await judgeRecorded(server, texts);
     const answers = messages.filter(({ role }) => role === 'assistant');
     assert.equal(answers.length, texts.length, JSON.stringify(answers));
     for (const text of texts)
@@ -111,7 +117,7 @@ test('random kills', async (t) => {
     let stopped = false;
     const killer = (async () => {
         for (let i = 0; i < kills; i++) {
-            await sleep(Math.random() * 60);
+            await sleep(Math.random() * 100);
             await bridge.server.stop('SIGKILL');
             bridge.server = await serve(t, { dir, config, env });
         }
@@ -125,7 +131,16 @@ test('random kills', async (t) => {
     }
     await killer;
     await bridge.showAll(texts.length);
-    await judge(bridge.server, bridge, texts);
+    await judgeRecorded(bridge.server, texts);
+    const replies = bridge.room.map(({ reply_to: id }) => id);
+    assert.deepEqual([...replies].sort(), texts.map((_, i) => `t${i}`).sort());
+    // A turn is tried three times. Then the chat is told that there is no answer.
+    const notices = bridge.room.filter(({ kind }) => kind === 'notice');
+    assert.ok(notices.length <= kills / 4, `${notices.length} of ${kills} kills`);
+    for (const { kind, text, reply_to: id } of bridge.room)
+        if (kind === 'text') assert.ok(text.includes(texts[id.slice(1)]), `${id}: ${text}`);
+    assert.deepEqual(await bridge.pull(), []);
+    console.log(`# ${kills} kills, ${texts.length} messages, ${notices.length} without an answer`);
 });
 
 test('of two servers one has the account, and the other one takes over', async (t) => {

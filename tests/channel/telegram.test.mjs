@@ -1,8 +1,9 @@
 // The channel "telegram" with a Bot API that behaves as documented.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import test from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { serve } from '../server/support.mjs';
+import { binary, serve } from '../server/support.mjs';
 import { serveModel } from '../server/model.mjs';
 import { FakeTelegram } from './fake-telegram.mjs';
 
@@ -138,4 +139,16 @@ test('a wrong token stops the account, and is in no log', async (t) => {
     assert.equal(channel.state, 'stopped');
     assert.doesNotMatch(server.log(), /wrong-one/);
     assert.equal(telegram.polls, 0);
+});
+
+test('a chat has the session that PicoClaw\'s rules name', async (t) => {
+    const { telegram, server } = await start(t);
+    telegram.say(TEAM, ANN, '@sol_bot hello', { message_thread_id: 5, is_topic_message: true,
+        entities: [{ type: 'mention', offset: 0, length: 8 }] });
+    await until(() => telegram.sent.length === 1);
+    const [{ key }] = (await server.get('/api/v1/sessions')).json.sessions;
+    const routed = spawnSync(binary, ['route'], { cwd: server.dir, input: JSON.stringify({
+        agent_id: 'main', dimensions: ['chat'], context: { channel: 'telegram',
+            chat_id: String(TEAM), chat_type: 'group', topic_id: '5', sender_id: String(ANN) } }) });
+    assert.equal(key, JSON.parse(routed.stdout).session_key);
 });
