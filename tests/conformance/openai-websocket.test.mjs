@@ -122,7 +122,7 @@ describe('a WebSocket', () => {
     const { create, socket } = await open(t);
     const mark = marker();
     answer(await create({ input: mark, store: false }));
-    const found = async () => (await http('GET', `/api/v1/search?q=${mark}`)).json.hits.length;
+    const found = async () => (await http('GET', `/api/v1/search?order=newest&q=${mark}`)).json.hits.length;
     socket.close();
     await eventually(async () => (await found()) === 0, { what: 'the erasure' });
   });

@@ -546,6 +546,11 @@ static void steps_of_names(script *s)
     STEP(replace(s, "c"));
     open_store(s);
     STEP(note(s, "one", "{\"n\":2}"));
+    /* With one line, the file of a session is a JSON object, like the file of its record. */
+    STEP(create(s, "", "single"));
+    STEP(append(s, "", "single", 1, 200));
+    STEP(simple(s, PAL_OP_DELETE, find(s, "", "single")));
+    STEP(simple(s, PAL_OP_RESTORE, find_trash(s, "single")));
 }
 
 static void steps_of_picoclaws(script *s)

@@ -91,7 +91,10 @@ int main(int argc, char **argv)
     script_url(is_jsonl, root, url);
     RUN(a_kill_at_any_disk_call_leaves_the_store_sound);
     script_texts_free(&undisturbed);
-    scratch_clear(scratch, true);
+    if (tap_failures)
+        printf("# the store is left in %s\n", scratch);
+    else
+        scratch_clear(scratch, true);
     munmap(progress, sizeof *progress);
     return tap_done();
 }

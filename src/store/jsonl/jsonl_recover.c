@@ -354,10 +354,11 @@ static pal_status settle_writing(
 }
 
 /* Removes the session's meta file under its old name, unless PicoClaw has created one there since.
- * The meta file that belongs there now is written when its session is read. */
+ * The meta file that belongs there now is written when its session is read. A session that comes
+ * from the trash had no meta file: the path is that of its lines. */
 static pal_status drop_old_meta(jsonl_engine *engine, const jsonl_file *file, pal_error *err)
 {
-    char path[JSONL_PATH_MAX];
+    char path[JSONL_PATH_MAX], lines[JSONL_PATH_MAX];
     jsonl_file before = *file;
     bool is_palavers = false;
     int64_t updated_at;
@@ -366,7 +367,9 @@ static pal_status drop_old_meta(jsonl_engine *engine, const jsonl_file *file, pa
     if (!before.path)
         return PAL_OK;
     pal_jsonl_file_path(&before, ".meta.json", path);
-    if (!pal_jsonl_meta_look(engine, path, &is_palavers, &updated_at) || !is_palavers)
+    pal_jsonl_file_path(&before, ".jsonl", lines);
+    if (strcmp(path, lines) == 0 ||
+            !pal_jsonl_meta_look(engine, path, &is_palavers, &updated_at) || !is_palavers)
         return PAL_OK;
     if (unlinkat(engine->dir_fd, path, 0) != 0 && errno != ENOENT)
         return pal_jsonl_io(err, "could not remove", path);

@@ -491,7 +491,7 @@ test('the configurations in docs/coming-from.md are valid', (t) => {
     const dir = workspace(t);
     const text = fs.readFileSync(new URL('../../../docs/coming-from.md', import.meta.url), 'utf8');
     const blocks = [...text.matchAll(/```yaml\n(.*?)```/gs)].map((match) => match[1]);
-    assert.equal(blocks.length, 5);
+    assert.equal(blocks.length, 6);
     for (const block of blocks) {
         fs.writeFileSync(path.join(dir, 'palaver.yaml'), block);
         palaver(dir, 'config', 'show');
