@@ -215,3 +215,14 @@ test('librechat: a list and nested messages give the same session', (t) => {
     w.write('deep.json', JSON.stringify({ conversationId: 'l-2', title: 'Deep', recursive: true, messages: deep }));
     assert.equal(w.json('session', 'import', 'deep.json').messages, 200);
 });
+
+test('messages without an id, or with the same one, are imported once', (t) => {
+    const w = workspace(t);
+    const message = (more) => ({ parentMessageId: '00000000-0000-0000-0000-000000000000', isCreatedByUser: true, createdAt: isoAt(1), ...more });
+    w.write('list.json', JSON.stringify({ conversationId: 'l-9', title: 'Odd', branches: true, recursive: false, messages: [
+        message({ text: 'no id' }), message({ text: 'none either' }), message({ messageId: 'q', text: 'first' }), message({ messageId: 'q', text: 'second' })] }));
+    const first = w.json('session', 'import', 'list.json');
+    assert.deepEqual([first.messages, first.messages_failed], [4, 0]);
+    const again = w.json('session', 'import', 'list.json');
+    assert.deepEqual([again.sessions, again.messages], [0, 0]);
+});

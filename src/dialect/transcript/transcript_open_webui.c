@@ -32,7 +32,7 @@ static size_t find(pal_str text, const char *what)
 
 static pal_str part_of(pal_str text, size_t from, size_t to)
 {
-    return pal_str_make(text.data + from, to - from);
+    return from < to ? pal_str_make(text.data + from, to - from) : (pal_str){0};
 }
 
 /* The lines of a quotation without their marks; "&gt;" is '>' in HTML. */

@@ -46,13 +46,24 @@ static void cut_circles(const pal_transcript_tree *tree)
     }
 }
 
+static pal_str numbered(pal_transcript *in, pal_str id, size_t number)
+{
+    char text[24];
+    snprintf(text, sizeof text, "~%zu", number);
+    return pal_transcript_suffix(in->line_arena, id, text);
+}
+
 void pal_transcript_tree_link(pal_transcript_tree *tree)
 {
     pal_map places;
     pal_map_init(&places);
     for (size_t i = 0; i < tree->len; i++) {
-        pal_str id = tree->nodes[i].id;
-        if (id.len && pal_map_set(&places, id, &tree->nodes[i]) != PAL_OK)
+        pal_transcript_node *node = &tree->nodes[i];
+        bool is_first = node->id.len && !pal_map_find(&places, node->id);
+        /* A message is found again by its id, so two nodes must not have the same. */
+        if (!is_first)
+            node->id = numbered(tree->in, node->id, i + 1);
+        else if (pal_map_set(&places, node->id, node) != PAL_OK)
             tree->in->failure = PAL_NO_MEMORY;
     }
     for (size_t i = 0; i < tree->len; i++) {
