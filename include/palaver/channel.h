@@ -28,10 +28,10 @@ typedef enum pal_channel_mode {
     PAL_CHANNEL_MODE_MENTION = 2, /* those that mention the bot, reply to it or begin with its
                                      name; the others are recorded */
     PAL_CHANNEL_MODE_OFF = 3,     /* none, and nothing is recorded */
-    PAL_CHANNEL_MODE_MAYBE = 4,   /* as MENTION, and a model decides about the others */
+    PAL_CHANNEL_MODE_MAYBE = 4,   /* like MENTION, and a model decides about the others */
 } pal_channel_mode;
 
-/* Who can talk to the bot in addition to the owners and users. */
+/* The people who can talk to the bot in addition to owners and users. */
 typedef enum pal_channel_guests {
     PAL_CHANNEL_GUESTS_NONE = 0,
     PAL_CHANNEL_GUESTS_INVITED = 1, /* the members of groups to which an owner or a user has
@@ -40,14 +40,14 @@ typedef enum pal_channel_guests {
     PAL_CHANNEL_GUESTS_OFF = 3,
 } pal_channel_guests;
 
-/* What is done when a user changes a message. */
+/* The effect of a change of a message. */
 typedef enum pal_channel_edits {
     PAL_CHANNEL_EDITS_NONE = 0,
     PAL_CHANNEL_EDITS_NOTE = 1,   /* the new text is recorded as a note; the default */
     PAL_CHANNEL_EDITS_IGNORE = 2,
 } pal_channel_edits;
 
-/* What is done when a message is deleted on the channel. */
+/* The effect of a deletion of a message on the channel. */
 typedef enum pal_channel_redactions {
     PAL_CHANNEL_REDACTIONS_NONE = 0,
     PAL_CHANNEL_REDACTIONS_ERASE = 1, /* its text is erased; the default */
@@ -67,7 +67,7 @@ typedef struct pal_channel_chat {
 typedef struct pal_channel_evaluator {
     pal_str model;           /* empty: the model of the chat's agent */
     uint64_t tokens_per_day; /* 0: 200000; the evaluator is silent when they are used up */
-    int64_t cooldown_ms;     /* between two answers that nobody asked for; 0: 10 minutes */
+    int64_t cooldown_ms;     /* time between two unasked answers; 0: 10 minutes */
     PAL_RESERVED(4);
 } pal_channel_evaluator;
 

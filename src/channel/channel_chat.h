@@ -1,5 +1,5 @@
 /* channel_chat.h - what is remembered about a chat. Settings that people have made there are stored
- * in a record; the rest begins anew with the process, and is only about manners. */
+ * in a record; the rest is lost with the process, and is only about manners. */
 #ifndef PAL_CHANNEL_CHAT_H
 #define PAL_CHANNEL_CHAT_H
 
@@ -17,7 +17,7 @@ struct pal_channel_chat_state {
     bool had_direct; /* it was a direct chat once, so a group in it has another session */
     int64_t muted_until;
     char name[128];
-    uint64_t version; /* of the record; 0: there is none */
+    uint64_t version; /* version of the record; 0: there is no record */
     /* Not in the record: */
     int64_t unasked_at;
     uint32_t messages_since;
@@ -37,13 +37,13 @@ void pal_channel_chat_keep(pal_channel_account *account, const pal_channel_chat_
 PAL_CHECKED pal_status pal_channel_chat_op(const pal_channel_account *account,
         const pal_channel_chat_state *chat, pal_arena *arena, pal_op *out_op, pal_error *err);
 
-/* The bot has begun to answer although nobody has asked it. */
+/* The bot has begun to answer without being asked. */
 void pal_channel_chat_unasked(pal_channel_account *account, pal_str chat, int64_t now);
 
 /* The bot has spoken in the chat. Can be called from any thread. */
 void pal_channel_chat_spoken(pal_channel_account *account, pal_str chat);
 
-/* What the judge needs to know. */
+/* Returns the state that the judge needs. */
 pal_judge_chat pal_channel_chat_for_judge(const pal_channel_account *account,
         const pal_channel_chat_state *chat, pal_str topic, int64_t now);
 /* Notes the verdict about a message. */

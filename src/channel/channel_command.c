@@ -38,7 +38,7 @@ static pal_status begin_again(context *c, pal_error *err)
         return pal_no_memory(err);
     *mark = (pal_mark){.kind = PAL_MARK_RESET};
     pal_buf_append_text(c->reply,
-            "We begin anew. What was said before is kept, and undo brings it back.");
+            "We begin a new conversation. The old one is kept, and undo brings it back.");
     return pal_take_op(
             c->take, pal_op_mark(c->take->account->settings.tenant, session, mark), err);
 }
@@ -140,7 +140,7 @@ static pal_status quiet(context *c, pal_error *err)
         minutes = read;
     }
     chat->muted_until = c->take->now + (int64_t)minutes * 60000;
-    pal_buf_format(c->reply, "I am quiet for %llu minutes, unless somebody mentions me.",
+    pal_buf_format(c->reply, "I am quiet for %llu minutes, except to mentions.",
             (unsigned long long)minutes);
     return pal_take_chat_changed(c->take, chat, err);
 }

@@ -18,7 +18,7 @@
 
 /* ---- The text ---- */
 
-/* A model must not call everybody in a room: a character without width is put behind the '@'. */
+/* A model must not notify a complete room: the '@' is followed by a character without width. */
 static void put_harmless(pal_buf *buf, pal_str text)
 {
     static const char *const calls[] = {"@room", "@everyone", "@channel", "@here", "@all"};

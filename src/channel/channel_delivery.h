@@ -30,20 +30,20 @@ struct pal_delivery {
     uint64_t version;
     pal_str *pieces;
     size_t pieces_len; /* 0: there is nothing to send */
-    pal_str *ids; /* of the pieces on the channel, once they are sent */
-    pal_outgoing message; /* of the current piece */
+    pal_str *ids; /* ids of the sent pieces on the channel */
+    pal_outgoing message; /* the current piece */
     pal_str event; /* what is answered */
     char id[40];
 
     size_t piece;      /* the next one */
     bool is_left;      /* it is looked for on the channel before it is sent */
-    bool is_uncertain; /* that piece may have been sent by a process that is gone */
+    bool is_uncertain; /* a process that is gone may have sent that piece */
     bool is_plain;     /* sent without relations and HTML, after the service refused it */
     bool is_given_up;
     bool is_orphan; /* the account was lost while it was on a worker */
     uint32_t tries;
     int64_t at_ms;   /* RESTING, monotonic */
-    int64_t since_ms; /* of the first try of this process, monotonic */
+    int64_t since_ms; /* time of this process's first attempt, monotonic */
     char reason[256];
 
     /* The result of the work. */

@@ -1,4 +1,4 @@
-/* channel_evaluator.c - a model decides whether the bot speaks up although nobody has asked it.
+/* channel_evaluator.c - a model decides whether the bot speaks up without being asked.
  *
  * When people have stopped writing for a moment, the last messages of the chat are shown to a small
  * model, in a session that is erased afterwards. If it wants to respond, a turn without messages is
@@ -20,7 +20,7 @@
 #define QUIET_MS_MAX 15000 /* but no longer than this after the first message */
 #define MODEL_MS 10000
 #define WAITING_MAX 100
-#define RUNNING_MAX 2 /* of the workers */
+#define RUNNING_MAX 2 /* evaluations at the same time; each occupies a worker */
 #define SHOWN_MESSAGES 20
 #define SHOWN_TEXT_MAX 500
 #define ANSWER_TOKENS_MAX 200

@@ -1,4 +1,4 @@
-/* channel_evaluator.h - a model decides whether the bot speaks up although nobody has asked it: the
+/* channel_evaluator.h - a model decides whether the bot speaks up without being asked: the
  * mode MAYBE. */
 #ifndef PAL_CHANNEL_EVALUATOR_H
 #define PAL_CHANNEL_EVALUATOR_H

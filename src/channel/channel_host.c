@@ -474,16 +474,16 @@ void pal_channels_close(pal_channels *channels)
 
 /* ---- From other threads ---- */
 
-typedef struct told {
+typedef struct outbox_news {
     pal_task task;
     pal_channels *host;
     size_t len;
     char name[];
-} told;
+} outbox_news;
 
 static void hear(pal_task *task)
 {
-    told *t = (told *)task;
+    outbox_news *t = (outbox_news *)task;
     pal_str name = pal_str_make(t->name, t->len);
 
     for (size_t i = 0; i < t->host->accounts_len; i++) {
@@ -498,13 +498,13 @@ static void hear(pal_task *task)
 void pal_channels_on_outbox(pal_str tenant, pal_str name, pal_id session, void *user)
 {
     pal_channels *host = user;
-    told *t = pal_malloc(sizeof *t + name.len + 1);
+    outbox_news *t = pal_malloc(sizeof *t + name.len + 1);
 
     (void)tenant;
     (void)session;
     if (!t)
         return; /* the next look at the outbox finds it */
-    *t = (told){.task.run = hear, .host = host, .len = name.len};
+    *t = (outbox_news){.task.run = hear, .host = host, .len = name.len};
     memcpy(t->name, name.data, name.len);
     pal_loop_post(host->loop, &t->task);
 }

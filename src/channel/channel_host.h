@@ -97,7 +97,7 @@ struct pal_channels {
     pal_timer drain_timer;
     pal_task stop_task;
     bool is_stop_posted;
-    pal_task task; /* of open, start and stop, one after another */
+    pal_task task; /* runs open, start and stop, one after another */
     int64_t drain_ms;
     bool is_drained; /* nothing more is delivered */
     bool is_open, has_stopped; /* under the lock, as the state and the reason of accounts */

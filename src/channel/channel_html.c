@@ -9,7 +9,7 @@
 
 #define OPEN_MAX 64 /* more than the depths of blocks and spans together */
 
-/* What is open: the text that closes it, and whether paragraphs in it have tags. */
+/* An open tag: the text that closes it, and whether paragraphs in it have tags. */
 typedef struct open_tag {
     const char *closing;
     bool is_item;

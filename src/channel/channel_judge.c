@@ -142,7 +142,7 @@ static pal_verdict verdict(pal_verdict_act act, const char *why)
     return (pal_verdict){act, why};
 }
 
-/* What a message gets that nobody has addressed to the bot. */
+/* Decides about a message that does not address the bot. */
 static pal_verdict judge_unasked(const pal_channel_settings *settings,
         const pal_incoming *message, const pal_judge_chat *chat, pal_channel_mode mode,
         int64_t now)

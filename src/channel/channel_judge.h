@@ -21,7 +21,7 @@ typedef enum pal_verdict_act {
     PAL_VERDICT_MAYBE = 2,   /* recorded, and a model decides */
     PAL_VERDICT_ANSWER = 3,
     PAL_VERDICT_COMMAND = 4, /* executed and not recorded */
-    PAL_VERDICT_MUTE = 5,    /* as NOTE, and the bot is quiet for PAL_CHANNEL_MUTE_MS */
+    PAL_VERDICT_MUTE = 5,    /* like NOTE, and the bot is quiet for PAL_CHANNEL_MUTE_MS */
 } pal_verdict_act;
 
 const char *pal_channel_act_name(pal_verdict_act act);

@@ -21,7 +21,7 @@ typedef struct pal_channel_account pal_channel_account;
 typedef struct pal_channel pal_channel;
 typedef struct pal_channel_kind pal_channel_kind;
 
-/* What a kind can do, one bit each. */
+/* Capabilities of a kind, one bit each. */
 typedef enum pal_channel_can {
     PAL_CHANNEL_CAN_EDIT = 1,
     PAL_CHANNEL_CAN_REACT = 2,
@@ -49,7 +49,7 @@ typedef enum pal_incoming_kind {
 
 /* A picture or a file of a message. */
 typedef struct pal_incoming_media {
-    pal_str url;        /* as pal_channel_kind.fetch() takes it */
+    pal_str url;        /* for pal_channel_kind.fetch() */
     pal_str media_type; /* may be empty */
     pal_str name;       /* may be empty */
     pal_str data;       /* its bytes, if the channel delivered them with the message */
@@ -61,7 +61,7 @@ typedef struct pal_incoming {
     pal_incoming_kind kind;
     pal_str id;     /* unique in the account; the client id of the message contains it */
     pal_str target; /* the id of another event or chat; see `kind` */
-    pal_str chat;   /* as the channel writes it; the case is kept */
+    pal_str chat;   /* the id in the form of the channel; the case is kept */
     pal_str chat_name;
     pal_str space; /* the server or team that the chat belongs to */
     pal_str space_type;
@@ -70,7 +70,7 @@ typedef struct pal_incoming {
     pal_str sender_name;
     bool direct;         /* a chat between this person and the bot */
     bool mentions_me;
-    bool mentions_other; /* it addresses somebody else */
+    bool mentions_other; /* it addresses another person */
     bool mentions_all;   /* it addresses everybody in the chat */
     bool replies_to_me;
     bool is_notice; /* written by a program */
@@ -80,7 +80,7 @@ typedef struct pal_incoming {
     pal_str reply_to; /* the id of the message that this one answers */
     int64_t sent_at;  /* by the channel's clock, in milliseconds since 1970; 0: not known */
     pal_str text;     /* plain, without the quoted message and without the mention of the bot */
-    pal_str key;      /* of a reaction, for example an emoji */
+    pal_str key;      /* the reaction, for example an emoji */
     const pal_incoming_media *media;
     size_t media_len;
 } pal_incoming;
@@ -205,7 +205,7 @@ struct pal_channel {
 pal_loop *pal_channel_loop(const pal_channel_account *account);
 pal_http *pal_channel_http(const pal_channel_account *account);
 
-/* Stores a batch of at most PAL_CHANNEL_BATCH_MAX events together with the cursor behind them, in
+/* Stores a batch of at most PAL_CHANNEL_BATCH_MAX events together with the cursor after them, in
  * one commit. The events stay valid until taken() is called, once and usually later. An empty
  * `cursor` leaves the stored cursor as it is. */
 void pal_channel_take(pal_channel_account *account, const pal_incoming *events, size_t len,

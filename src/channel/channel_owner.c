@@ -23,7 +23,7 @@ typedef struct own_job {
     pal_error err;
     bool is_mine;
     bool was_mine;
-    pal_str *names; /* of answers that wait */
+    pal_str *names; /* names of waiting answers */
     size_t names_len, names_cap;
 } own_job;
 

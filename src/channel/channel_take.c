@@ -1,5 +1,5 @@
 /* channel_take.c - stores a batch of events in one commit: the messages, what they change in chats,
- * and the cursor behind them.
+ * and the cursor after them.
  *
  * A crash before the commit has changed nothing but sessions that were created, and blobs that the
  * sweep removes; the service delivers the same events again. After the commit they are waiting

@@ -16,7 +16,7 @@ typedef struct pal_take_maybe {
     pal_id session;
 } pal_take_maybe;
 
-/* What the kind is asked to do after the commit. */
+/* A request to the kind after the commit. */
 typedef struct pal_take_call {
     enum { PAL_TAKE_JOIN, PAL_TAKE_LEAVE, PAL_TAKE_TYPE } what;
     const pal_incoming *event;
@@ -30,7 +30,7 @@ struct pal_take {
     pal_str cursor;
     uint8_t *skipped; /* events that are stored already (1), or cannot be stored (2) */
     char (*reasons)[PAL_ERROR_MESSAGE_MAX]; /* why not */
-    pal_arena *arena; /* of one attempt */
+    pal_arena *arena; /* memory of one attempt */
     pal_op *ops;
     size_t *ops_event; /* the event of each operation */
     size_t ops_len, ops_cap, events_cap;

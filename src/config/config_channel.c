@@ -42,7 +42,7 @@ static const pal_config_row evaluator_rows[] = {
                 .help = "tokens that it may use on a day; then the bot stays silent"},
         {"cooldown", PAL_CONFIG_DURATION, offsetof(pal_channel_evaluator, cooldown_ms), "10m",
                 .min = 1000, .max = 3650 * DAY_MS,
-                .help = "time between two answers that nobody asked for"},
+                .help = "time between two unasked answers"},
         {0},
 };
 
@@ -84,7 +84,7 @@ const pal_config_row pal_config_channel_rows[] = {
                 .help = "ids of other bots, which are answered only if they mention the bot"},
         {"guests", PAL_CONFIG_WORD, ACCOUNT(guests), "invited", .words = guests_words, .min = 1,
                 .help = "who else may talk to the bot: members of groups that an owner or user "
-                        "has added it to, everybody, or nobody"},
+                        "has added it to, all people, or no guests"},
         {"guest_tools", PAL_CONFIG_TEXTS, ACCOUNT(guest_tools), LIST(guest_tools),
                 .help = "tools for messages of guests; empty: none"},
         {"direct", PAL_CONFIG_WORD, ACCOUNT(direct), "all", .words = mode_words, .min = 1,

@@ -123,7 +123,7 @@ test('commands are executed once and are no part of the conversation', async (t)
     for (let i = 0; i < 2; i++) await bridge.say('c2', '!new', { direct: true });
     const [, reply] = await bridge.show(2);
     assert.equal(reply.kind, 'notice');
-    assert.match(reply.text, /begin anew/);
+    assert.match(reply.text, /begin a new/);
     assert.deepEqual(await bridge.pull(), []);
     assert.deepEqual(await messagesOf(server), [], 'everything is hidden');
     await bridge.say('c3', '!undo', { direct: true });

@@ -34,7 +34,7 @@ typedef struct telegram {
     pal_telegram_me me;
     int64_t offset;
     pal_arena *batch; /* the events that are being stored */
-    int64_t next;     /* the offset behind them */
+    int64_t next;     /* the offset after them */
     struct sending *sends;
     typing typings[TYPING_MAX];
     size_t typings_len;
@@ -80,7 +80,7 @@ static void on_updates(const pal_telegram_result *result, void *user)
         poll_failed(t, result);
         return;
     }
-    /* What the events point to must stay until they are stored. */
+    /* The texts of the events must stay until they are stored. */
     pal_arena_reset(t->batch);
     pal_str raw = pal_arena_copy(t->batch, pal_json_raw(result->result));
     pal_json updates;

@@ -51,7 +51,7 @@ typedef struct pal_telegram_me {
     char name[64]; /* without '@' */
 } pal_telegram_me;
 
-/* Reads the result of getUpdates into the arena. *out_next is the offset behind the last update; 0:
+/* Reads the result of getUpdates into the arena. *out_next is the offset after the last update; 0:
  * there was none. PAL_INVALID: it is not a list of updates. */
 PAL_CHECKED pal_status pal_telegram_updates(pal_json result, const pal_telegram_me *me,
         pal_arena *arena, pal_incoming **out_events, size_t *out_len, int64_t *out_next,

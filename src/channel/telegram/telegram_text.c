@@ -8,7 +8,7 @@
 #include "channel/channel_markdown.h"
 #include "channel/channel_split.h"
 
-#define ENTITIES_MAX 100 /* of one message; the service ignores more */
+#define ENTITIES_MAX 100 /* entities in one message; the service ignores more */
 #define OPEN_MAX 64
 
 typedef struct entity {

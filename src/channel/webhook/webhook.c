@@ -308,7 +308,7 @@ static void on_body(void *user, pal_str bytes)
     pal_buf_append_str(&((sending *)user)->response, bytes);
 }
 
-/* What a response of the bridge means. */
+/* Returns the meaning of a response of the bridge. */
 static pal_status status_of(long code)
 {
     if (code >= 200 && code < 300)

@@ -1,6 +1,6 @@
 /* cmd_channel.c - `palaver channel ...`: shows the accounts on channels, what could not be stored
  * or delivered, and why a message did not get an answer. It reads the records of the store, so it
- * works beside a running server. */
+ * works next to a running server. */
 #include "cli/cli.h"
 
 #include <stdio.h>
