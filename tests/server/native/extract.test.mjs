@@ -82,7 +82,12 @@ test('the rules decide about proposals', async (t) => {
     assert.deepEqual([of('Sails on Fridays.').state, of('Sails on Sundays.').state],
         ['active', 'superseded']);
     const retract = (quote) => ({ retract: [{ note: 1, from: [1], quote }] });
+    const looks = async () => (await ok(s.get('/api/v1/ledger?purpose=memory'))).calls.length;
+    const before = await looks();
     await propose('I paint.', [], retract('I paint')); // it says nothing about the note
+    // A look at both messages together would give them other numbers.
+    for (let i = 0; i < 1000 && await looks() === before; i++)
+        await new Promise((resolve) => setTimeout(resolve, 20));
     await propose('I do not sail any more.', [], retract('do not sail'));
     await until(s, (all) => all.find(({ id: one }) => one === of('Sails on Fridays.').id).state ===
         'retracted');
