@@ -552,10 +552,14 @@ static void read_row(reader *r, pal_str line, unsigned is_first)
         line.len--;
     enter(r, PAL_MARKDOWN_ROW, is_first, (pal_str){0});
     for (size_t i = 0, cells = 0; i <= line.len && cells < CELLS_MAX; i++) {
+        pal_str cell = {0};
+
         if (i < line.len && (line.data[i] != '|' || (i > 0 && line.data[i - 1] == '\\')))
             continue;
+        if (start < i)
+            cell = pal_text_trim(pal_str_make(line.data + start, i - start));
         enter(r, PAL_MARKDOWN_CELL, is_first, (pal_str){0});
-        read_spans(r, pal_text_trim(pal_str_make(line.data + start, i - start)), 0);
+        read_spans(r, cell, 0);
         leave(r, PAL_MARKDOWN_CELL);
         start = i + 1;
         cells++;
