@@ -20,6 +20,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include "base/buf.h"
 #include "base/digest.h"
 #include "base/log.h"
@@ -35,6 +36,8 @@
 #define TRIES_MAX 3 /* nodes that a server that stops tries for one request */
 #define ID_TRIES_MAX 1000 /* ids that are tried for a session; one in each number of nodes fits */
 #define RETRY_MS 1000 /* Retry-After if the other node was lost */
+#define END_MS 5000 /* how long a server that closes waits for responses of other nodes */
+#define END_PAUSE_MS 5
 #define CONTENT_TYPE_SIZE 256
 #define TOKEN_SIZE (2 * PAL_SHA256_SIZE + 1)
 
@@ -46,6 +49,7 @@ struct pal_passes {
     struct pass *first; /* running calls; used on the loop */
     bool is_started; /* the loop has `http`, unless it could not be opened */
     bool is_ending; /* no more requests are passed on */
+    size_t awaited; /* requests whose response has not begun; set by count_awaited() */
     char token[TOKEN_SIZE];
     uint64_t passed;
 };
@@ -386,6 +390,14 @@ static void open_http(pal_passes *passes)
         passes->http = NULL;
 }
 
+/* Streams are not counted: their clients continue them at another node. */
+static void count_awaited(pal_passes *passes)
+{
+    passes->awaited = 0;
+    for (pass *p = passes->first; p; p = p->next)
+        passes->awaited += !p->is_stream;
+}
+
 static void leave_all(pal_passes *passes)
 {
     for (pass *p = passes->first; p; p = p->next)
@@ -439,7 +451,18 @@ void pal_pass_end(pal_passes *passes)
 {
     if (!passes)
         return;
+    const struct timespec pause = {.tv_nsec = END_PAUSE_MS * 1000000};
     pthread_mutex_lock(&passes->lock);
+    for (int waited_ms = 0; passes->loop && waited_ms < END_MS; waited_ms += END_PAUSE_MS) {
+        on_loop(passes, count_awaited);
+        /* A request may have been posted to the loop before it counted, so it counts twice. */
+        if (passes->awaited == 0 && passes->is_ending)
+            break;
+        passes->is_ending = passes->awaited == 0;
+        pthread_mutex_unlock(&passes->lock);
+        nanosleep(&pause, NULL);
+        pthread_mutex_lock(&passes->lock);
+    }
     passes->is_ending = true;
     if (passes->loop)
         on_loop(passes, leave_all);

@@ -8,8 +8,9 @@ typedef struct pal_passes pal_passes; /* the requests that this process passes o
 
 /* *out_passes is set and must be closed even if this fails. */
 PAL_CHECKED pal_status pal_pass_open(pal_store *store, pal_passes **out_passes, pal_error *err);
-/* The server closes: ends all requests that wait for other nodes, with 503 or the end of their
- * stream. No more requests are passed on. Accepts NULL. */
+/* The server closes: waits some seconds for the responses of other nodes, then ends all requests
+ * that still wait, with 503 or the end of their stream. No more requests are passed on. Accepts
+ * NULL. */
 void pal_pass_end(pal_passes *passes);
 /* Call it after the listener was closed. Accepts NULL. */
 void pal_pass_close(pal_passes *passes);
